@@ -1,0 +1,88 @@
+/* Integer and scalar helpers of generated modules: Python's semantics on 64-bit values, with every overflow noted.
+ * Plain C, static inline, no state. An overflow sets *ovf; the caller turns that into a miss (before the first
+ * effect) or an OverflowError (after it). */
+#ifndef TDH_NUM_H
+#define TDH_NUM_H
+
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline int64_t tdh_add(int64_t a, int64_t b, int *ovf) {
+  int64_t r;
+  *ovf |= __builtin_add_overflow(a, b, &r);
+  return r;
+}
+static inline int64_t tdh_sub(int64_t a, int64_t b, int *ovf) {
+  int64_t r;
+  *ovf |= __builtin_sub_overflow(a, b, &r);
+  return r;
+}
+static inline int64_t tdh_mul(int64_t a, int64_t b, int *ovf) {
+  int64_t r;
+  *ovf |= __builtin_mul_overflow(a, b, &r);
+  return r;
+}
+/* Python's floor division and modulo; division by zero and INT64_MIN / -1 are noted as overflow. */
+static inline int64_t tdh_floordiv(int64_t a, int64_t b, int *ovf) {
+  if (b == 0 || (a == INT64_MIN && b == -1)) {
+    *ovf = 1;
+    return 0;
+  }
+  int64_t q = a / b;
+  return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
+}
+static inline int64_t tdh_mod(int64_t a, int64_t b, int *ovf) {
+  if (b == 0 || (a == INT64_MIN && b == -1)) {
+    *ovf |= b == 0;
+    return 0;
+  }
+  int64_t r = a % b;
+  return (r != 0 && ((r < 0) != (b < 0))) ? r + b : r;
+}
+static inline int64_t tdh_pow(int64_t a, int64_t n, int *ovf) {
+  int64_t r = 1;
+  if (n < 0) {
+    *ovf = 1;
+    return 0;
+  }
+  for (int64_t i = 0; i < n && !*ovf; i++) r = tdh_mul(r, a, ovf);
+  return r;
+}
+static inline int64_t tdh_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t tdh_max(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* An exact int (no bool, no subclass) that fits 64 bits: 1 and *out. Anything else: 0, no exception. */
+static inline int tdh_int_read(PyObject *o, int64_t *out) {
+  int ovf = 0;
+  if (o == NULL || !PyLong_CheckExact(o)) return 0;
+  long long v = PyLong_AsLongLongAndOverflow(o, &ovf);
+  if (ovf != 0) return 0;
+  *out = (int64_t)v;
+  return 1;
+}
+static inline int tdh_int_is(PyObject *o, int64_t want) {
+  int64_t v;
+  return tdh_int_read(o, &v) && v == want;
+}
+/* Same bits: -0.0 is not 0.0, and a NaN equals only the same NaN. */
+static inline int tdh_float_is(PyObject *o, double want) {
+  double v;
+  if (o == NULL || !PyFloat_CheckExact(o)) return 0;
+  v = PyFloat_AS_DOUBLE(o);
+  return memcmp(&v, &want, sizeof v) == 0;
+}
+/* Exact type of `want`, then equality; for immutable values (str, bytes, dtype, device, enum, tuple of those whose
+ * member types are guarded apart). 1 or 0; an exception raised by a comparison is cleared and counts as 0. */
+static inline int tdh_equals(PyObject *o, PyObject *want) {
+  if (o == want) return 1;
+  if (o == NULL || Py_TYPE(o) != Py_TYPE(want)) return 0;
+  int r = PyObject_RichCompareBool(o, want, Py_EQ);
+  if (r < 0) {
+    PyErr_Clear();
+    return 0;
+  }
+  return r;
+}
+
+#endif

@@ -1,0 +1,117 @@
+/* Services that a generated Specialization Cache Module (SCM) may use: a table of plain C functions, filled in by
+ * trident_hook._rt. Generated modules include this header and nothing of PyTorch, so they compile in a fraction of
+ * a second; their compiled form lives in users' disk caches, so every change here raises TDH_ABI_VERSION.
+ *
+ * Vocabulary. A *tensor handle* is a `void *` to a c10::TensorImpl. "borrowed" handles live as long as the Python
+ * object or the other handle that they were read from; "owned" handles must be given to exactly one of release(),
+ * wrap(), or kept. All functions need the GIL. Functions that can fail set a Python exception when they say so. */
+#ifndef TDH_RT_H
+#define TDH_RT_H
+
+#include "tdh_scm.h"
+
+#define TDH_RT_CAPSULE "trident_hook._rt.api"
+#define TDH_MAX_DEVICES 64
+#define TDH_STATE_WORDS 8
+
+/* One read of a tensor argument; everything borrowed. */
+typedef struct tdh_tensor {
+  void *impl;
+  const int64_t *sizes;
+  const int64_t *strides;
+  int64_t storage_offset;
+  uint64_t keys; /* raw dispatch key set of the tensor itself */
+  int32_t ndim;
+  int16_t dtype; /* c10::ScalarType */
+  int8_t device_type;
+  int8_t device_index; /* -1 where the device has none (CPU) */
+  uint8_t requires_grad;
+  uint8_t layout; /* c10::Layout */
+  uint8_t flags;  /* TDH_TENSOR_* */
+} tdh_tensor;
+enum { TDH_TENSOR_CONJ = 1, TDH_TENSOR_NEG = 2, TDH_TENSOR_INFERENCE = 4 };
+
+/* The thread's and the process's torch state, as words that are compared with those read at capture.
+ * 0 TLS included keys, 1 TLS excluded keys, 2 boolean flags, 3 default dtype | thread count << 32,
+ * 4..6 autocast dtypes per device type, 7 reserved (0). */
+typedef struct tdh_state {
+  uint64_t word[TDH_STATE_WORDS];
+} tdh_state;
+
+/* A CUBIN embedded in the module, and its function per device once loaded. */
+typedef struct tdh_kernel {
+  const unsigned char *cubin;
+  uint64_t cubin_size;
+  const char *name;      /* entry point in the CUBIN */
+  uint32_t shared;       /* dynamic shared memory, bytes */
+  uint32_t threads;      /* block size in x */
+  uint32_t num_ctas;     /* cluster size in x */
+  uint32_t flags;        /* TDH_KERNEL_* */
+  void *function[TDH_MAX_DEVICES]; /* CUfunction, NULL until loaded */
+} tdh_kernel;
+enum { TDH_KERNEL_PDL = 1, TDH_KERNEL_COOPERATIVE = 2 };
+
+/* Where launches go at this moment. */
+typedef struct tdh_launch_env {
+  void *stream; /* CUstream: the current stream of the current device */
+  int32_t device;
+  int32_t device_type; /* of tensors that kernels accept: CUDA, or CPU on the simulated driver */
+} tdh_launch_env;
+
+typedef struct tdh_rt_api {
+  uint32_t abi;
+  uint32_t size; /* sizeof(tdh_rt_api) of the library */
+
+  /* 0 and fills *out; -1 (no exception) when obj is not a tensor, or one whose sizes and strides cannot be read
+   * plainly (symbolic, nested). Does not check the Python type. */
+  int (*tensor_read)(PyObject *obj, tdh_tensor *out);
+  /* ((keys | included) - excluded) - {Python, PythonTLSSnapshot, PythonDispatcher}, as Dynamo's LocalState does. */
+  uint64_t (*keys_apply)(uint64_t keys, const tdh_state *state);
+
+  /* Reads the torch state. Returns 1 when calls may be served at all; 0 when something is active that we do not
+   * serve under (torch-function or torch-dispatch mode, functorch level, saved-tensor hooks, ...). */
+  int (*state_read)(tdh_state *out);
+  /* Equality of the words, as one comparison. */
+
+  /* New owned handle, or NULL with an exception. The backend's registered kernel is called (an override is
+   * honoured); only to be used under a state in which no mode is active. */
+  void *(*empty_strided)(int32_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype,
+                         int32_t device_type, int32_t device_index);
+  /* Mutable data pointer as Tensor.data_ptr() gives it (copy-on-write storage is materialised). NULL if empty. */
+  void *(*data_ptr)(void *handle);
+  void (*retain)(void *handle);
+  void (*release)(void *handle); /* NULL is allowed */
+  PyObject *(*wrap)(void *handle); /* steals an owned handle; NULL gives None; new reference or NULL+exception */
+  void *(*unwrap)(PyObject *tensor); /* borrowed handle of a tensor object */
+  int (*handle_read)(void *handle, tdh_tensor *out); /* like tensor_read, for a handle */
+
+  /* One prepared call of an operator (a PyCapsule made by trident_hook._rt.op_site). `tensors`, `ints`, `doubles`
+   * fill the placeholders of its template by index. Tensor results go to outs[] as owned handles (NULL for an
+   * undefined tensor), int and bool results to out_ints[], float results to out_doubles[], each in schema order.
+   * Returns 0, or -1 with an exception (outs[] then holds nothing). Releases the GIL where PyTorch would. */
+  int (*op_call)(void *site, void *const *tensors, const int64_t *ints, const double *doubles, void **outs,
+                 int64_t *out_ints, double *out_doubles);
+
+  /* Current device and stream. Returns 0, or -1 with an exception. */
+  int (*launch_env)(tdh_launch_env *out);
+  /* Loads the kernel for a device if needed. CUfunction, or NULL with an exception. */
+  void *(*kernel_function)(tdh_kernel *kernel, int32_t device);
+  /* One launch. params: array of pointers to the parameter values, in order. Grid of zero launches nothing.
+   * Returns 0, or -1 with an exception that names call, error, kernel, grid and device. Releases the GIL. */
+  int (*launch)(tdh_kernel *kernel, const tdh_launch_env *env, int64_t gx, int64_t gy, int64_t gz, void **params);
+  /* Calls a Python launcher instead: callable(tensors tuple, ints tuple). 0, or -1 with an exception. */
+  int (*launch_python)(PyObject *callable, void *const *tensors, int32_t n_tensors, const int64_t *ints,
+                       int32_t n_ints);
+
+  /* Attribute look-up without an exception: 1 and a new reference, 0 when absent, -1 with an exception. */
+  int (*attr_find)(PyObject *obj, PyObject *name, PyObject **out);
+  /* A module's or instance's dict; borrowed, NULL (no exception) when it has none. */
+  PyObject *(*dict_of)(PyObject *obj);
+  /* Counts one use of each thing that the tests want to see: see trident_hook._rt.counters(). */
+  uint64_t *counters;
+} tdh_rt_api;
+
+enum { TDH_COUNT_LAUNCH = 0, TDH_COUNT_OP_CALL, TDH_COUNT_ALLOC, TDH_COUNT_LAUNCH_PYTHON, TDH_COUNT_MODULE_LOAD,
+       TDH_COUNT_HANDLES_LIVE, TDH_COUNT_N };
+
+#endif

@@ -1,0 +1,179 @@
+"""Builds the two extension modules in ``ext/`` and says where package data comes from.
+
+`trident_hook._core`  C    the evaluator, the table, the doors; needs only CPython's headers
+`trident_hook._rt`    C++  ATen slots, guards, launching; needs PyTorch's headers, never a CUDA toolkit
+
+Everything static lives in pyproject.toml. Environment variables that a builder may set:
+  MAX_JOBS=n                     compile at most n files at once (default: the number of cores)
+  TRIDENT_HOOK_BUILD=core        build `_core` alone; PyTorch is not imported (used to test the hook on other CPythons)
+  TRIDENT_HOOK_BUILD_DEBUG=1     -O1 -g with assertions on
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from glob import glob
+from pathlib import Path
+
+from setuptools import Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent
+DEBUG = os.environ.get("TRIDENT_HOOK_BUILD_DEBUG") == "1"
+ONLY_CORE = os.environ.get("TRIDENT_HOOK_BUILD") == "core"
+
+# Warnings are on for everything that is ours. -g0 after CPython's own -g: debug information of PyTorch's templates
+# makes the module fifty times larger.
+OPTIMIZE = ["-O1", "-g", "-UNDEBUG", "-DTDH_DEBUG=1"] if DEBUG else ["-O2", "-g0", "-DNDEBUG"]
+COMMON = [*OPTIMIZE, "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter"]
+COMMON += ["-Wno-missing-field-initializers", "-Wno-cast-function-type"]
+
+
+def sources(*patterns: str) -> list[str]:
+    found = {Path(path).relative_to(ROOT).as_posix() for p in patterns for path in glob(str(ROOT / p), recursive=True)}
+    return sorted(found)
+
+
+def core_extension() -> Extension | None:
+    files = sources("ext/core.c", "ext/hook/*.c", "ext/table/*.c", "ext/door/*.c", "ext/compat/*.c")
+    if not files:
+        return None
+    return Extension(
+        "trident_hook._core",
+        files,
+        include_dirs=["ext", "ext/rt"],
+        extra_compile_args=["-std=gnu11", *COMMON],
+        language="c",
+    )
+
+
+def rt_extension() -> Extension | None:
+    files = sources("ext/aten/*.cpp", "ext/guard/*.cpp", "ext/launch/*.cpp", "ext/rt/*.cpp", "ext/compat/*.cpp")
+    if not files or ONLY_CORE:
+        return None
+    try:
+        from torch.utils.cpp_extension import include_paths, library_paths
+    except ImportError as error:
+        raise SystemExit(
+            f"trident_hook: building needs PyTorch in this Python ({sys.executable}): {error}.\n"
+            "Install torch>=2.11 first, then: pip install --no-build-isolation ."
+        ) from None
+    # -isystem: their warnings are not ours to fix. cuda.h comes with Triton's wheel.
+    foreign = [*include_paths(), *cuda_headers(), *tvm_ffi_headers()]
+    macros = [("TORCH_EXTENSION_NAME", "_rt"), ("TORCH_API_INCLUDE_EXTENSION_H", None)]
+    macros += [("TDH_HAVE_TVM_FFI", "1")] if tvm_ffi_headers() else []
+    return Extension(
+        "trident_hook._rt",
+        files,
+        include_dirs=["ext", "ext/rt"],
+        define_macros=macros,
+        extra_compile_args=["-std=c++20", *COMMON, *(f"-isystem{path}" for path in foreign)],
+        # No rpath: torch is imported first, so the loader finds its libraries already in the process.
+        library_dirs=library_paths(),
+        libraries=["c10", "torch", "torch_cpu", "torch_python"],
+        language="c++",
+    )
+
+
+def cuda_headers() -> list[str]:
+    """Where Triton's wheel keeps cuda.h; found without importing Triton."""
+    spec = importlib.util.find_spec("triton")
+    roots = spec.submodule_search_locations if spec and spec.submodule_search_locations else []
+    return [path for root in roots if os.path.isdir(path := os.path.join(root, "backends", "nvidia", "include"))]
+
+
+def tvm_ffi_headers() -> list[str]:
+    spec = importlib.util.find_spec("tvm_ffi")
+    roots = spec.submodule_search_locations if spec and spec.submodule_search_locations else []
+    return [path for root in roots if os.path.isdir(path := os.path.join(root, "include"))]
+
+
+class ParallelBuildExt(build_ext):
+    """Compiles the files of an extension side by side, and only those whose inputs changed.
+
+    torch's BuildExtension would need ninja for that and would compile our C with a C++ compiler.
+    """
+
+    def build_extension(self, ext: Extension) -> None:
+        jobs = int(os.environ.get("MAX_JOBS") or os.cpu_count() or 1)
+        base = [*self.compiler_command(ext), *self.preprocessor_flags(ext), *ext.extra_compile_args]
+        work = [(source, self.object_path(ext, source)) for source in ext.sources]
+        stale = [(source, obj) for source, obj in work if self.force or not up_to_date(obj, base)]
+        if stale:
+            print(f"{ext.name}: compiling {len(stale)} of {len(work)} files, {min(jobs, len(stale))} at a time")
+        with ThreadPoolExecutor(max_workers=jobs) as pool:
+            list(pool.map(lambda pair: compile_one(base, *pair), stale))
+        target = Path(self.get_ext_fullpath(ext.name))
+        objects = [str(obj) for _, obj in work]
+        if stale or not target.exists() or any(Path(o).stat().st_mtime > target.stat().st_mtime for o in objects):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)  # a new inode: a process that has the old file mapped keeps it
+            self.compiler.link_shared_object(
+                objects,
+                str(target),
+                libraries=self.get_libraries(ext),
+                library_dirs=ext.library_dirs,
+                extra_postargs=ext.extra_link_args,
+                build_temp=self.build_temp,
+                target_lang=ext.language,
+            )
+
+    def compiler_command(self, ext: Extension) -> list[str]:
+        if ext.language == "c++":
+            command = getattr(self.compiler, "compiler_so_cxx", None)
+            return list(command) if command else ["c++", *self.compiler.compiler_so[1:]]
+        return list(self.compiler.compiler_so)
+
+    def preprocessor_flags(self, ext: Extension) -> list[str]:
+        flags = [f"-D{name}" if value is None else f"-D{name}={value}" for name, value in ext.define_macros]
+        return flags + [f"-I{path}" for path in [*ext.include_dirs, *self.include_dirs]]
+
+    def object_path(self, ext: Extension, source: str) -> Path:
+        return Path(self.build_temp) / ext.name / Path(source).with_suffix(".o")
+
+
+def up_to_date(obj: Path, base: list[str]) -> bool:
+    command, depfile = obj.with_suffix(".cmd"), obj.with_suffix(".d")
+    if not (obj.exists() and command.exists() and depfile.exists() and command.read_text() == shlex.join(base)):
+        return False
+    inputs = depfile.read_text().replace("\\\n", " ").split(":", 1)[-1].split()
+    built = obj.stat().st_mtime
+    return all(os.path.exists(path) and os.path.getmtime(path) <= built for path in inputs)
+
+
+def compile_one(base: list[str], source: str, obj: Path) -> None:
+    obj.parent.mkdir(parents=True, exist_ok=True)
+    obj.unlink(missing_ok=True)
+    command = [*base, "-MMD", "-MF", str(obj.with_suffix(".d")), "-c", source, "-o", str(obj)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.stderr:
+        print(done.stderr, file=sys.stderr, end="")
+    if done.returncode:
+        raise SystemExit(f"trident_hook: {source} did not compile; the command was:\n{shlex.join(command)}")
+    obj.with_suffix(".cmd").write_text(shlex.join(base))
+
+
+os.chdir(ROOT)  # relative source paths keep machine paths out of objects and wheels
+extensions = [ext for ext in (core_extension(), rt_extension()) if ext is not None]
+
+# Headers that generated modules include, and the simulated driver's sources, live in ext/ but are installed as package
+# folders. In an in-place build they are simply read from ext/.
+package_dir = {"trident_hook._include": "ext/rt", "trident_hook._simcuda": "ext/simcuda"}
+package_dir = {name: path for name, path in package_dir.items() if (ROOT / path).is_dir()}
+
+setup(
+    packages=[*find_packages(include=["trident_hook", "trident_hook.*"]), *package_dir],
+    package_dir=package_dir,
+    package_data={
+        "trident_hook": ["py.typed", "**/*.pyi"],
+        "trident_hook._include": ["*.h"],
+        "trident_hook._simcuda": ["*.c", "*.h", "*.cpp", "*.map"],
+    },
+    ext_modules=extensions,
+    cmdclass={"build_ext": ParallelBuildExt},
+)
