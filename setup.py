@@ -5,7 +5,7 @@
 
 Everything static lives in pyproject.toml. Environment variables that a builder may set:
   MAX_JOBS=n                     compile at most n files at once (default: the number of cores)
-  TRIDENT_HOOK_BUILD=core        build `_core` alone; PyTorch is not imported (used to test the hook on other CPythons)
+  TRIDENT_HOOK_BUILD_ONLY=core   build `_core` alone, on a CPython without PyTorch
   TRIDENT_HOOK_BUILD_DEBUG=1     -O1 -g with assertions on
 """
 
@@ -25,7 +25,7 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 DEBUG = os.environ.get("TRIDENT_HOOK_BUILD_DEBUG") == "1"
-ONLY_CORE = os.environ.get("TRIDENT_HOOK_BUILD") == "core"
+ONLY_CORE = os.environ.get("TRIDENT_HOOK_BUILD_ONLY") == "core"
 
 # Warnings are on for everything that is ours. -g0 after CPython's own -g: debug information of PyTorch's templates
 # makes the module fifty times larger.
@@ -56,17 +56,20 @@ def rt_extension() -> Extension | None:
     files = sources("ext/aten/*.cpp", "ext/guard/*.cpp", "ext/launch/*.cpp", "ext/rt/*.cpp", "ext/compat/*.cpp")
     if not files or ONLY_CORE:
         return None
-    try:
-        from torch.utils.cpp_extension import include_paths, library_paths
-    except ImportError as error:
+    torch = package_folder("torch")
+    if torch is None:
         raise SystemExit(
-            f"trident_hook: building needs PyTorch in this Python ({sys.executable}): {error}.\n"
+            f"trident_hook: building needs PyTorch in this Python ({sys.executable}).\n"
             "Install torch>=2.11 first, then: pip install --no-build-isolation ."
-        ) from None
+        )
     # -isystem: their warnings are not ours to fix. cuda.h comes with Triton's wheel.
-    foreign = [*include_paths(), *cuda_headers(), *tvm_ffi_headers()]
+    foreign = [torch / "include", torch / "include/torch/csrc/api/include"]
     macros = [("TORCH_EXTENSION_NAME", "_rt"), ("TORCH_API_INCLUDE_EXTENSION_H", None)]
-    macros += [("TDH_HAVE_TVM_FFI", "1")] if tvm_ffi_headers() else []
+    if triton := package_folder("triton"):
+        foreign.append(triton / "backends/nvidia/include")
+    if (tvm_ffi := package_folder("tvm_ffi")) and (tvm_ffi / "include").is_dir():
+        foreign.append(tvm_ffi / "include")
+        macros.append(("TDH_HAVE_TVM_FFI", "1"))
     return Extension(
         "trident_hook._rt",
         files,
@@ -74,23 +77,16 @@ def rt_extension() -> Extension | None:
         define_macros=macros,
         extra_compile_args=["-std=c++20", *COMMON, *(f"-isystem{path}" for path in foreign)],
         # No rpath: torch is imported first, so the loader finds its libraries already in the process.
-        library_dirs=library_paths(),
+        library_dirs=[str(torch / "lib")],
         libraries=["c10", "torch", "torch_cpu", "torch_python"],
         language="c++",
     )
 
 
-def cuda_headers() -> list[str]:
-    """Where Triton's wheel keeps cuda.h; found without importing Triton."""
-    spec = importlib.util.find_spec("triton")
-    roots = spec.submodule_search_locations if spec and spec.submodule_search_locations else []
-    return [path for root in roots if os.path.isdir(path := os.path.join(root, "backends", "nvidia", "include"))]
-
-
-def tvm_ffi_headers() -> list[str]:
-    spec = importlib.util.find_spec("tvm_ffi")
-    roots = spec.submodule_search_locations if spec and spec.submodule_search_locations else []
-    return [path for root in roots if os.path.isdir(path := os.path.join(root, "include"))]
+def package_folder(name: str) -> Path | None:
+    """Found without importing it: a build needs the headers of torch, not two seconds of its start-up."""
+    spec = importlib.util.find_spec(name)
+    return Path(spec.origin).parent if spec and spec.origin else None
 
 
 class ParallelBuildExt(build_ext):
@@ -162,18 +158,21 @@ os.chdir(ROOT)  # relative source paths keep machine paths out of objects and wh
 extensions = [ext for ext in (core_extension(), rt_extension()) if ext is not None]
 
 # Headers that generated modules include, and the simulated driver's sources, live in ext/ but are installed as package
-# folders. In an in-place build they are simply read from ext/.
-package_dir = {"trident_hook._include": "ext/rt", "trident_hook._simcuda": "ext/simcuda"}
-package_dir = {name: path for name, path in package_dir.items() if (ROOT / path).is_dir()}
+# folders. In place, and in an editable install, they are simply read from ext/.
+package_dir = {}
+if not {"editable_wheel", "develop"} & set(sys.argv):
+    package_dir = {"trident_hook._include": "ext/rt", "trident_hook._simcuda": "ext/simcuda"}
+    package_dir = {name: path for name, path in package_dir.items() if (ROOT / path).is_dir()}
 
 setup(
     packages=[*find_packages(include=["trident_hook", "trident_hook.*"]), *package_dir],
     package_dir=package_dir,
     package_data={
         "trident_hook": ["py.typed", "**/*.pyi"],
-        "trident_hook._include": ["*.h"],
+        "trident_hook._include": ["*.h", "*.pxd"],
         "trident_hook._simcuda": ["*.c", "*.h", "*.cpp", "*.map"],
     },
+    include_package_data=False,  # exactly the above: MANIFEST.in is about the source distribution
     ext_modules=extensions,
     cmdclass={"build_ext": ParallelBuildExt},
 )

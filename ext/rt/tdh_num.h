@@ -72,11 +72,19 @@ static inline int tdh_float_is(PyObject *o, double want) {
   v = PyFloat_AS_DOUBLE(o);
   return memcmp(&v, &want, sizeof v) == 0;
 }
-/* Exact type of `want`, then equality; for immutable values (str, bytes, dtype, device, enum, tuple of those whose
- * member types are guarded apart). 1 or 0; an exception raised by a comparison is cleared and counts as 0. */
+/* The same value as `want` for immutable values (numbers, str, bytes, dtype, device, enum, tuples of those): exact
+ * type, then equality; floats by their bits, tuples member by member. 1 or 0; an exception raised by a comparison is
+ * cleared and counts as 0. */
 static inline int tdh_equals(PyObject *o, PyObject *want) {
   if (o == want) return 1;
   if (o == NULL || Py_TYPE(o) != Py_TYPE(want)) return 0;
+  if (PyFloat_CheckExact(want)) return tdh_float_is(o, PyFloat_AS_DOUBLE(want));
+  if (PyTuple_Check(want)) {
+    if (PyTuple_GET_SIZE(o) != PyTuple_GET_SIZE(want)) return 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(want); i++)
+      if (!tdh_equals(PyTuple_GET_ITEM(o, i), PyTuple_GET_ITEM(want, i))) return 0;
+    return 1;
+  }
   int r = PyObject_RichCompareBool(o, want, Py_EQ);
   if (r < 0) {
     PyErr_Clear();

@@ -11,8 +11,14 @@
 #include "tdh_scm.h"
 
 #define TDH_RT_CAPSULE "trident_hook._rt.api"
+#define TDH_OP_SITE_CAPSULE "trident_hook._rt.op_site" /* of the prepared operator calls */
 #define TDH_MAX_DEVICES 64
 #define TDH_STATE_WORDS 8
+
+/* Embeds a file (found through the assembler's -I) as the bytes symbol[] .. symbol_end[]. */
+#define TDH_EMBED(symbol, file)                                                                             \
+  __asm__(".section .rodata\n.balign 64\n" #symbol ":\n.incbin \"" file "\"\n" #symbol "_end:\n.previous\n"); \
+  extern __attribute__((visibility("hidden"))) const unsigned char symbol[], symbol##_end[]
 
 /* One read of a tensor argument; everything borrowed. */
 typedef struct tdh_tensor {

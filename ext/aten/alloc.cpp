@@ -1,0 +1,74 @@
+// Tensors without the Python in between: allocation through the backend's registered kernel, data pointers, and the
+// ownership of handles.
+#include "compat/torch.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty_strided_ops.h>
+#include <c10/core/SymIntArrayRef.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include "aten/handle.h"
+#include "services.h"
+
+namespace trident_hook {
+namespace {
+
+using empty_strided_handle = c10::TypedOperatorHandle<at::_ops::empty_strided::schema>;
+
+// aten::empty_strided is registered by libtorch itself and never goes away, so the handle is good for ever.
+const empty_strided_handle &empty_strided_operator() {
+  static const empty_strided_handle handle = c10::Dispatcher::singleton()
+                                                 .findSchemaOrThrow("aten::empty_strided", "")
+                                                 .typed<at::_ops::empty_strided::schema>();
+  return handle;
+}
+
+}  // namespace
+
+// Enters the dispatcher below BackendSelect, whose kernel for this operator only computes the key that is given here.
+// With that, an override registered for the backend (torch.library.impl, a library such as FlagGems) is found. What is
+// skipped is the profiler's record of the allocation. Devices: the CUDA kernel switches to `device` and back itself.
+void *empty_strided(int32_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype, int32_t device_type,
+                    int32_t device_index) {
+  HANDLE_TH_ERRORS
+  const auto type = static_cast<c10::DeviceType>(device_type);
+  // What eager does first: initialises CUDA in a process that has not used it, raises in a forked child.
+  if (type != c10::DeviceType::CPU && type != c10::DeviceType::Meta) torch::utils::device_lazy_init(type);
+  const c10::Device device(type, static_cast<c10::DeviceIndex>(device_index));
+  const auto scalar_type = static_cast<c10::ScalarType>(dtype);
+  const c10::DispatchKeySet key(c10::computeDispatchKey(scalar_type, c10::kStrided, device));
+  counters[TDH_COUNT_ALLOC]++;
+  const c10::IntArrayRef size_list(sizes, ndim), stride_list(strides, ndim);
+  return give(empty_strided_operator().redispatch(key, c10::fromIntArrayRefSlow(size_list),
+                                                  c10::fromIntArrayRefSlow(stride_list), scalar_type, std::nullopt,
+                                                  device, std::nullopt));
+  END_HANDLE_TH_ERRORS_RET(nullptr)
+}
+
+void *data_ptr(void *handle) {
+  try {
+    return impl_of(handle)->mutable_data();
+  } catch (const std::exception &) {
+    torch::translate_exception_to_python(std::current_exception());
+    return nullptr;
+  }
+}
+
+void retain(void *handle) {
+  counters[TDH_COUNT_HANDLES_LIVE]++;
+  share(handle).release();
+}
+
+void release(void *handle) {
+  if (handle != nullptr) take(handle);
+}
+
+PyObject *wrap(void *handle) {
+  if (handle == nullptr) Py_RETURN_NONE;
+  HANDLE_TH_ERRORS
+  return THPVariable_Wrap(at::TensorBase(take(handle)));
+  END_HANDLE_TH_ERRORS
+}
+
+}  // namespace trident_hook

@@ -1,0 +1,187 @@
+/* The evaluator and its place in the chain. Every Python call of the process comes through tdh_hook_evaluate while it is
+ * installed: for code that is not ours it costs a few loads. Must never put anything over an evaluator of others. */
+#include "hook/hook.h"
+
+#include "door/door.h"
+
+static bool wanted;            /* hook_install was called, hook_remove not yet */
+static bool linked;            /* as far as we know our evaluator is in the chain, on top or below another one */
+static int lifted;             /* deep frames that took the evaluator out until they return */
+static tdh_evaluator previous; /* what was there before us; _PyEval_EvalFrameDefault mostly */
+bool tdh_hook_is_aside = false;
+Py_ssize_t tdh_quiet_frames = 0, tdh_quiet_limit = 5000;
+
+static PyObject *hook_evaluate(PyThreadState *ts, tdh_frame *f, int throwflag);
+
+static void link_in(void) {
+  previous = tdh_evaluator_get();
+  tdh_evaluator_set(hook_evaluate);
+  linked = true;
+  tdh_quiet_frames = 0;
+}
+
+/* Only if ours is on top. */
+static bool link_out(void) {
+  if (tdh_evaluator_get() != hook_evaluate) return false;
+  tdh_evaluator_set(previous);
+  linked = false;
+  return true;
+}
+
+/* An evaluator that was installed before us and removed while we were there may have restored its own idea of what was
+ * below it, and dropped us from the chain. Only what certainly does not chain to us proves that. */
+static bool was_dropped(void) {
+  tdh_evaluator now = tdh_evaluator_get();
+  return linked && !lifted && now != hook_evaluate && (now == _PyEval_EvalFrameDefault || now == previous);
+}
+
+/* Puts the evaluator back where it was dropped. Cheap; called from cold places. */
+void tdh_hook_settle(void) {
+  if (!was_dropped()) return;
+  linked = false;
+  if (wanted && !tdh_hook_is_aside) link_in();
+}
+
+/* True if it changed something. */
+bool tdh_hook_install(void) {
+  tdh_hook_settle();
+  if (wanted) return false;
+  wanted = tdh_frame_door_open = true;
+  if (!linked) link_in();
+  return true;
+}
+
+bool tdh_hook_remove(void) {
+  tdh_hook_settle();
+  tdh_sentinel_free();
+  if (!wanted) return false;
+  wanted = tdh_frame_door_open = tdh_hook_is_aside = false;
+  if (linked && lifted && tdh_evaluator_get() != hook_evaluate) linked = false; /* already out, and now stays out */
+  if (linked) link_out();
+  return true;
+}
+
+const char *tdh_hook_state(void) {
+  tdh_hook_settle();
+  if (tdh_hook_is_aside) return "aside";
+  if (linked && !lifted && tdh_evaluator_get() != hook_evaluate) return "covered";
+  return wanted ? "on" : "off";
+}
+
+/* Back from aside: something can only be found or served through frames. */
+void tdh_hook_return(void) {
+  if (!tdh_hook_is_aside) return;
+  tdh_hook_is_aside = false;
+  tdh_frame_door_open = true;
+  tdh_sentinel_rest();
+  link_in();
+}
+
+/* An entry has changed: back from aside if only frames can serve it, or if none of its functions carries the call door
+ * yet and no new code object will announce them. While its function is being discovered, promotion is still to come. */
+void tdh_hook_notice(const tdh_entry *e) {
+  if (e->state == TDH_STATE_SERVE && e->routable && (e->doors & TDH_DOOR_FRAME)) {
+    bool discovering = e->code == tdh_thread_here.discovering;
+    if (!(e->doors & TDH_DOOR_CALL) || (e->n_promoted == 0 && !discovering)) tdh_hook_return();
+  }
+  tdh_hook_settle();
+}
+
+/* Nothing new for a while. Steps aside if nobody needs frames and a sentinel can be armed; else asks again later. */
+static TDH_COLD void quiet_reached(void) {
+  tdh_quiet_frames = 0;
+  if (!wanted || lifted || tdh_entry_any_needs_frames()) return;
+  if (tdh_evaluator_get() != hook_evaluate || tdh_sentinel_arm() < 0) return;
+  if (!link_out()) return;
+  tdh_hook_is_aside = true;
+  tdh_frame_door_open = false;
+}
+
+/* ---- running a frame that is not served ------------------------------------------------------------------------- */
+
+static inline PyObject *evaluate_below(PyThreadState *ts, tdh_frame *f, int throwflag) {
+  tdh_evaluator below = previous;
+  return TDH_LIKELY(below == _PyEval_EvalFrameDefault) ? _PyEval_EvalFrameDefault(ts, f, throwflag)
+                                                       : below(ts, f, throwflag);
+}
+
+/* An evaluator keeps CPython from inlining Python calls, so deep recursion would eat the C stack. From here on the
+ * evaluator is out until this frame returns: what it calls is inlined, and charged, as it is without us. */
+static TDH_COLD PyObject *forward_lifted(PyThreadState *ts, tdh_frame *f, int throwflag) {
+  tdh_thread *t = &tdh_thread_here;
+  int depth = t->depth;
+  bool lift = tdh_evaluator_get() == hook_evaluate;
+  if (lift) {
+    tdh_evaluator_set(previous);
+    ++lifted;
+  }
+  t->depth = depth + 1;
+  PyObject *result = evaluate_below(ts, f, throwflag);
+  t->depth = depth;
+  if (lift) {
+    --lifted;
+    if (wanted && linked && !tdh_hook_is_aside && tdh_evaluator_get() == previous) tdh_evaluator_set(hook_evaluate);
+  }
+  return result;
+}
+
+/* Runs the frame with the evaluator below ours. The C recursion that CPython charges for it is given back: without us
+ * the call would have been inlined and charged nothing. The depth is restored rather than decremented, so that a
+ * greenlet that never returns cannot leave it too high. */
+PyObject *tdh_hook_forward(PyThreadState *ts, tdh_frame *f, int throwflag) {
+  tdh_thread *t = &tdh_thread_here;
+  int depth = t->depth;
+  if (TDH_UNLIKELY(depth >= TDH_DEPTH_LIMIT)) return forward_lifted(ts, f, throwflag);
+  t->depth = depth + 1;
+  tdh_c_units_add(ts, TDH_EVAL_C_UNITS);
+  PyObject *result = evaluate_below(ts, f, throwflag);
+  tdh_c_units_add(ts, -TDH_EVAL_C_UNITS);
+  t->depth = depth;
+  return result;
+}
+
+/* Runs the frame with whatever evaluator is on top now: Dynamo's, once it was given a callback. It may hand the very
+ * same frame back to us, and is then passed on. */
+PyObject *tdh_hook_hand_over(PyThreadState *ts, tdh_frame *f) {
+  tdh_thread *t = &tdh_thread_here;
+  tdh_evaluator now = tdh_evaluator_get();
+  tdh_frame *outer = t->delegated;
+  t->delegated = f;
+  PyObject *result = now == hook_evaluate ? tdh_hook_forward(ts, f, 0) : now(ts, f, 0);
+  t->delegated = outer;
+  return result;
+}
+
+/* ---- the evaluator ---------------------------------------------------------------------------------------------- */
+
+/* A slot that is not the mark: new code, or an entry. */
+static TDH_COLD PyObject *evaluate_entry(PyThreadState *ts, tdh_frame *f, void *slot) {
+  tdh_thread *t = &tdh_thread_here;
+  PyCodeObject *code = tdh_frame_code(f);
+  if (slot == NULL) {
+    if (!tdh_discover(code, tdh_frame_func(f))) return tdh_hook_forward(ts, f, 0);
+    tdh_quiet_frames = 0;
+    slot = tdh_slot_get(code);
+    if (slot == NULL || slot == TDH_SLOT_SEEN) return tdh_hook_forward(ts, f, 0);
+  }
+  if (t->pass_code == code) {
+    t->pass_code = NULL;
+    return tdh_hook_forward(ts, f, 0);
+  }
+  if (t->delegated == f || !tdh_entry_wants(slot, TDH_DOOR_FRAME) || !tdh_frame_is_fresh(f) ||
+      tdh_thread_is_watched(ts, code, tdh_own_tools))
+    return tdh_hook_forward(ts, f, 0);
+  return tdh_route_frame(ts, f, slot);
+}
+
+static PyObject *hook_evaluate(PyThreadState *ts, tdh_frame *f, int throwflag) {
+  if (TDH_UNLIKELY(throwflag != 0)) return tdh_hook_forward(ts, f, throwflag);
+  if (TDH_UNLIKELY(!wanted)) { /* removed while another evaluator sat above us: go as soon as that one has gone */
+    link_out();
+    return tdh_hook_forward(ts, f, throwflag);
+  }
+  if (TDH_UNLIKELY(++tdh_quiet_frames >= tdh_quiet_limit)) quiet_reached();
+  void *slot = tdh_slot_get(tdh_frame_code(f));
+  if (TDH_UNLIKELY(slot != TDH_SLOT_SEEN)) return evaluate_entry(ts, f, slot);
+  return tdh_hook_forward(ts, f, 0);
+}

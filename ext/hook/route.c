@@ -1,0 +1,56 @@
+/* One frame of an entry: ask the SCM; a hit or an error disposes of the frame, everything else runs it.
+ * Must never touch the frame after it was discarded or handed over. */
+#include "door/door.h"
+#include "hook/hook.h"
+#include "table/miss.h"
+
+/* A function that the frame door or the sentinel met gets its call door. Runs no Python code. */
+void tdh_route_promote(PyObject *func, tdh_entry *e) {
+  if (!TDH_HAS_CALL_DOOR || !(e->doors & TDH_DOOR_CALL) || !PyFunction_Check(func)) return;
+  PyFunctionObject *f = (PyFunctionObject *)func;
+  if (f->vectorcall == tdh_plain_vectorcall && e->state == TDH_STATE_SERVE && e->routable &&
+      f->func_code == (PyObject *)e->code)
+    tdh_promoted_add(func, e);
+}
+
+static TDH_COLD PyObject *missed_frame(PyThreadState *ts, tdh_frame *f, tdh_entry *e, const tdh_call *call) {
+  ++e->counts.misses;
+  PyObject *old, *result, *callback = tdh_miss_begin(e, TDH_DOOR_FRAME, call);
+  if (callback == NULL || tdh_delegation_enter(callback, &old) < 0) {
+    ++e->counts.python;
+    result = tdh_hook_forward(ts, f, 0);
+  } else {
+    ++e->counts.delegated;
+    result = tdh_hook_hand_over(ts, f);
+    tdh_delegation_leave(callback, old);
+  }
+  if (callback) tdh_miss_end(e);
+  Py_XDECREF(callback);
+  return result;
+}
+
+PyObject *tdh_route_frame(PyThreadState *ts, tdh_frame *f, tdh_entry *e) {
+  PyObject *result = NULL;
+  tdh_call call = {tdh_frame_locals(f), tdh_frame_func(f), -1, -1};
+  tdh_entry_hold(e);
+  int outcome = tdh_entry_ask(ts, e, &call, &result);
+  if (((PyFunctionObject *)call.func)->vectorcall == tdh_plain_vectorcall) tdh_route_promote(call.func, e);
+  if (TDH_LIKELY(outcome == TDH_HIT && result != NULL)) {
+    ++e->counts.frame_hits;
+    tdh_frame_discard(ts, f);
+  } else if (outcome == TDH_MISS) {
+    result = missed_frame(ts, f, e, &call);
+  } else if (outcome == TDH_BYPASS) {
+    ++e->counts.bypasses;
+    result = tdh_hook_forward(ts, f, 0);
+  } else {
+    ++e->counts.errors;
+    result = NULL;
+    tdh_error_trace(tdh_frame_code(f));
+    tdh_error pending = tdh_error_save(); /* destructors of the arguments may run */
+    tdh_frame_discard(ts, f);
+    tdh_error_restore(pending);
+  }
+  tdh_entry_release(e);
+  return result;
+}

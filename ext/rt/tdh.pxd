@@ -1,0 +1,143 @@
+# What generated modules see of the C ABI (tdh_rt.h, tdh_scm.h, tdh_num.h) and of CPython.
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
+
+
+cdef extern from "Python.h":
+    ctypedef struct PyObject
+    ctypedef struct PyTypeObject:
+        PyObject* tp_mro
+    PyObject* Py_None
+    PyObject* Py_True
+    PyObject* Py_False
+    PyTypeObject* Py_TYPE(PyObject*) nogil
+    void Py_INCREF(PyObject*) nogil
+    void Py_DECREF(PyObject*) nogil
+    void Py_XDECREF(PyObject*) nogil
+    void PyErr_Clear() nogil
+    PyObject* PyErr_Occurred() nogil
+    int PyTuple_Check(PyObject*) nogil
+    int PyList_Check(PyObject*) nogil
+    int PyDict_Check(PyObject*) nogil
+    int PyFunction_Check(PyObject*) nogil
+    Py_ssize_t PyTuple_GET_SIZE(PyObject*) nogil
+    PyObject* PyTuple_GET_ITEM(PyObject*, Py_ssize_t) nogil
+    void PyTuple_SET_ITEM(PyObject*, Py_ssize_t, PyObject*) nogil
+    PyObject* PyTuple_New(Py_ssize_t) nogil
+    Py_ssize_t PyList_GET_SIZE(PyObject*) nogil
+    PyObject* PyList_GET_ITEM(PyObject*, Py_ssize_t) nogil
+    void PyList_SET_ITEM(PyObject*, Py_ssize_t, PyObject*) nogil
+    PyObject* PyList_New(Py_ssize_t) nogil
+    PyObject* PyDict_New() nogil
+    int PyDict_SetItem(PyObject*, PyObject*, PyObject*) nogil
+    Py_ssize_t PyDict_Size(PyObject*) nogil
+    int PyDict_Contains(PyObject*, PyObject*) nogil
+    PyObject* PyDict_GetItemWithError(PyObject*, PyObject*) nogil
+    int PyDict_Next(PyObject*, Py_ssize_t*, PyObject**, PyObject**) nogil
+    int PySet_Add(PyObject*, PyObject*) nogil
+    PyObject* PySet_New(PyObject*) nogil
+    PyObject* PySlice_New(PyObject*, PyObject*, PyObject*) nogil
+    PyObject* PyCell_GET(PyObject*) nogil
+    PyObject* PyFunction_GetCode(PyObject*) nogil
+    PyObject* PyFunction_GetGlobals(PyObject*) nogil
+    PyObject* PyFunction_GetClosure(PyObject*) nogil
+    PyObject* PyFunction_GetDefaults(PyObject*) nogil
+    PyObject* PyFunction_GetKwDefaults(PyObject*) nogil
+    PyObject* PyLong_FromLongLong(long long) nogil
+    PyObject* PyObject_CallOneArg(PyObject*, PyObject*) nogil
+    PyObject* PyObject_Call(PyObject*, PyObject*, PyObject*) nogil
+    PyObject* PyObject_GetItem(PyObject*, PyObject*) nogil
+    int PyObject_SetItem(PyObject*, PyObject*, PyObject*) nogil
+    int PyObject_DelItem(PyObject*, PyObject*) nogil
+    int PyObject_SetAttr(PyObject*, PyObject*, PyObject*) nogil
+    PyObject* PyObject_GetAttr(PyObject*, PyObject*) nogil
+    int PyObject_IsTrue(PyObject*) nogil
+    Py_ssize_t PyObject_Size(PyObject*) nogil
+    double PyFloat_AS_DOUBLE(PyObject*) nogil
+    PyObject* PyCapsule_New(void*, const char*, void*)
+    void* PyCapsule_GetPointer(PyObject*, const char*)
+
+
+cdef extern from "tdh_scm.h":
+    enum:
+        TDH_ABI_VERSION
+        TDH_HIT
+        TDH_MISS
+        TDH_ERROR
+        TDH_BYPASS
+    const char* TDH_SCM_CAPSULE
+    ctypedef struct tdh_call:
+        PyObject** locals
+        PyObject* func
+        int32_t spec
+        int32_t guard
+    ctypedef int (*tdh_entry_fn)(tdh_call*, PyObject**) noexcept
+    ctypedef struct tdh_scm:
+        uint32_t abi
+        uint32_t n_specs
+        tdh_entry_fn entry
+
+
+cdef extern from "tdh_rt.h":
+    const char* TDH_RT_CAPSULE
+    const char* TDH_OP_SITE_CAPSULE
+    ctypedef struct tdh_tensor:
+        void* impl
+        const int64_t* sizes
+        const int64_t* strides
+        int64_t storage_offset
+        uint64_t keys
+        int32_t ndim
+        int16_t dtype
+        int8_t device_type
+        int8_t device_index
+        uint8_t requires_grad
+        uint8_t layout
+        uint8_t flags
+    ctypedef struct tdh_state:
+        uint64_t word[8]
+    ctypedef struct tdh_kernel:
+        const unsigned char* cubin
+        uint64_t cubin_size
+        const char* name
+        uint32_t shared
+        uint32_t threads
+        uint32_t num_ctas
+        uint32_t flags
+    ctypedef struct tdh_launch_env:
+        void* stream
+        int32_t device
+        int32_t device_type
+    ctypedef struct tdh_rt_api:
+        uint32_t abi
+        uint32_t size
+        int (*tensor_read)(PyObject*, tdh_tensor*) noexcept
+        uint64_t (*keys_apply)(uint64_t, const tdh_state*) noexcept
+        int (*state_read)(tdh_state*) noexcept
+        void* (*empty_strided)(int32_t, const int64_t*, const int64_t*, int32_t, int32_t, int32_t) noexcept
+        void* (*data_ptr)(void*) noexcept
+        void (*retain)(void*) noexcept
+        void (*release)(void*) noexcept
+        PyObject* (*wrap)(void*) noexcept
+        void* (*unwrap)(PyObject*) noexcept
+        int (*handle_read)(void*, tdh_tensor*) noexcept
+        int (*op_call)(void*, void**, const int64_t*, const double*, void**, int64_t*, double*) noexcept
+        int (*launch_env)(tdh_launch_env*) noexcept
+        int (*launch)(tdh_kernel*, const tdh_launch_env*, int64_t, int64_t, int64_t, void**) noexcept
+        int (*launch_python)(PyObject*, void**, int32_t, const int64_t*, int32_t) noexcept
+        int (*attr_find)(PyObject*, PyObject*, PyObject**) noexcept
+        PyObject* (*dict_of)(PyObject*) noexcept
+
+
+cdef extern from "tdh_num.h":
+    int64_t tdh_add(int64_t, int64_t, int*) nogil
+    int64_t tdh_sub(int64_t, int64_t, int*) nogil
+    int64_t tdh_mul(int64_t, int64_t, int*) nogil
+    int64_t tdh_floordiv(int64_t, int64_t, int*) nogil
+    int64_t tdh_mod(int64_t, int64_t, int*) nogil
+    int64_t tdh_pow(int64_t, int64_t, int*) nogil
+    int64_t tdh_min(int64_t, int64_t) nogil
+    int64_t tdh_max(int64_t, int64_t) nogil
+    int tdh_int_read(PyObject*, int64_t*) nogil
+    int tdh_int_is(PyObject*, int64_t) nogil
+    int tdh_float_is(PyObject*, double) nogil
+    int tdh_equals(PyObject*, PyObject*) nogil

@@ -1,0 +1,92 @@
+/* The miss protocol and the switch to Dynamo and back. Cold: a miss costs a compilation or a Dynamo cache look-up.
+ * Must never raise anything of its own: the user's call goes on as plain Python instead. */
+#include "table/miss.h"
+
+static PyObject *name_before_miss, *name_after_miss, *door_names[2];
+static PyObject *set_eval_frame;         /* owned: torch._C._dynamo.eval_frame.set_eval_frame, or NULL */
+static void (*callback_set)(PyObject *); /* libtorch_python's eval_frame_callback_set, or NULL */
+
+int tdh_miss_init(void) {
+  if (name_before_miss) return 0;
+  door_names[0] = PyUnicode_InternFromString("frame");
+  door_names[1] = PyUnicode_InternFromString("call");
+  name_after_miss = PyUnicode_InternFromString("after_miss");
+  name_before_miss = PyUnicode_InternFromString("before_miss");
+  return door_names[0] && door_names[1] && name_after_miss && name_before_miss ? 0 : -1;
+}
+
+/* `leak_repair`: None, or the address of eval_frame_callback_set as an int (see tdh_delegation_leave). */
+int tdh_delegation_setup(PyObject *setter, PyObject *leak_repair) {
+  if (setter != Py_None && !PyCallable_Check(setter)) {
+    PyErr_Format(PyExc_TypeError, "delegation_setup: set_eval_frame: seen %R, expected a callable or None", setter);
+    return -1;
+  }
+  void *address = NULL;
+  if (leak_repair != Py_None) {
+    address = PyLong_AsVoidPtr(leak_repair);
+    if (address == NULL && PyErr_Occurred()) return -1;
+  }
+  PyObject *old = set_eval_frame;
+  set_eval_frame = setter == Py_None ? NULL : Py_NewRef(setter);
+  memcpy(&callback_set, &address, sizeof address);
+  Py_XDECREF(old);
+  return 0;
+}
+
+TDH_COLD PyObject *tdh_miss_begin(tdh_entry *e, int door, const tdh_call *call) {
+  PyObject *record = Py_NewRef(e->record), *callback = NULL;
+  if (record != Py_None) {
+    PyObject *spec = PyLong_FromLong(call->spec), *guard = spec ? PyLong_FromLong(call->guard) : NULL;
+    if (guard) {
+      PyObject *args[] = {record, door_names[door == TDH_DOOR_CALL], spec, guard};
+      ++tdh_thread_here.inside;
+      callback = PyObject_VectorcallMethod(name_before_miss, args, 4 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+      --tdh_thread_here.inside;
+    }
+    Py_XDECREF(spec);
+    Py_XDECREF(guard);
+    if (callback == NULL) PyErr_WriteUnraisable(record);
+  }
+  Py_DECREF(record);
+  if (callback == Py_None || (callback != NULL && set_eval_frame == NULL)) Py_CLEAR(callback);
+  return callback;
+}
+
+TDH_COLD void tdh_miss_end(tdh_entry *e) {
+  tdh_error pending = tdh_error_save();
+  PyObject *record = Py_NewRef(e->record);
+  ++tdh_thread_here.inside;
+  PyObject *done = PyObject_CallMethodNoArgs(record, name_after_miss);
+  --tdh_thread_here.inside;
+  if (done == NULL) PyErr_WriteUnraisable(record);
+  Py_XDECREF(done);
+  Py_DECREF(record);
+  tdh_error_restore(pending);
+}
+
+TDH_COLD int tdh_delegation_enter(PyObject *callback, PyObject **old) {
+  *old = PyObject_CallOneArg(set_eval_frame, callback);
+  if (*old) return 0;
+  PyErr_WriteUnraisable(set_eval_frame);
+  return -1;
+}
+
+/* When Dynamo or a backend raises, Dynamo leaves the thread's callback at None without taking its evaluator down, and
+ * set_eval_frame(None) then sees no change: every later call in the process pays. Putting the callback back behind its
+ * back first makes the count come out right. It owns what it holds, so it is given a reference. */
+TDH_COLD void tdh_delegation_leave(PyObject *callback, PyObject *old) {
+  tdh_error pending = tdh_error_save();
+  PyObject *setter = set_eval_frame ? Py_NewRef(set_eval_frame) : NULL;
+  PyObject *prior = setter ? PyObject_CallOneArg(setter, old) : Py_NewRef(Py_None);
+  if (prior == Py_None && callback != Py_None && old == Py_None && callback_set != NULL) {
+    Py_INCREF(callback);
+    callback_set(callback);
+    Py_DECREF(prior);
+    prior = PyObject_CallOneArg(setter, old);
+  }
+  if (prior == NULL) PyErr_WriteUnraisable(setter);
+  Py_XDECREF(prior);
+  Py_XDECREF(setter);
+  Py_DECREF(old);
+  tdh_error_restore(pending);
+}

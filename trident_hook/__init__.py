@@ -1,0 +1,14 @@
+"""trident_hook: functions that launch Triton kernels, served from native code.
+
+    import trident_hook
+    trident_hook.enable()
+
+`enable` / `disable` for everything, `jit` for one function, `status` and `explain` to see what happens."""
+
+from .api import disable, enable, jit
+from .build.worker import wait as settle
+from .config import config
+from .explain import counts, explain, status
+
+__version__ = "0.1.0"
+__all__ = ["config", "counts", "disable", "enable", "explain", "jit", "settle", "status"]

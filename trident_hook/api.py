@@ -1,0 +1,176 @@
+"""enable, disable, jit: what turns the doors on and off."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import types
+
+from . import _compat, _core
+from .config import config
+from .discovery import Selection, full_name, is_machinery, launches_kernels
+from .errors import NotAFunctionError
+from .logs import log
+from .record import FunctionRecord
+
+_lock = threading.RLock()
+_selection: Selection | None = None  # of the enable() that is in force
+_found: dict[int, object] = {}  # id(code) -> weak reference of codes that enable() serves
+
+
+def enable(include=None, exclude=None) -> Enabled:
+    """Serve functions that launch Triton kernels, wherever they are called from, until `disable()`.
+
+    include: None for every function found; else a list of functions and of patterns like "mylib.ops.*" on
+        'module.qualname'. exclude: the same, left alone. Functions that are named are served without a search.
+    Returns a context manager that restores what was before. Calling it again replaces the selection.
+    Raises NotAFunctionError for something in a list that is neither a function nor a string. Where the hook cannot
+    run (see `status()`), or under TRIDENT_HOOK_DISABLE=1, it does nothing."""
+    global _selection
+    selection = Selection(_checked(include, "include"), _checked(exclude, "exclude"))
+    with _lock:
+        previous = _selection
+        if off_reason() is None:
+            _set_up()
+            _selection = selection
+            for function in selection.functions:
+                _serve(function)
+            if selection.include is None or any(isinstance(p, str) for p in selection.include) or not _all_promoted():
+                _core.discoverer_set(_discover)
+                _core.hook_install()
+            log("hook", "enabled, hook %s", _core.hook_state())
+        return Enabled(previous)
+
+
+def disable() -> None:
+    """Undo `enable()`: no function is routed any more (but those of `jit`), the hook is out, every call door that
+    was given is taken back. What was learned is kept for the next `enable()`. A call under way ends as it began."""
+    global _selection
+    with _lock:
+        if _selection is None:
+            return
+        _selection = None
+        _core.hook_remove()
+        _core.discoverer_set(None)
+        _core.demote_all()
+        for reference in list(_found.values()):
+            code = reference()
+            if code is not None and _core.entry_record(code) is not None:
+                _core.entry_doors_set(code, 0)
+        log("hook", "disabled, hook %s", _core.hook_state())
+
+
+class Enabled:
+    """What `enable()` returns: leaving it as a context manager restores the state before."""
+
+    def __init__(self, previous: Selection | None) -> None:
+        self._previous = previous
+
+    def __enter__(self) -> Enabled:
+        return self
+
+    def __exit__(self, *exc) -> None:
+        disable()
+        if self._previous is not None:
+            enable(self._previous.include, self._previous.exclude)
+
+    def __repr__(self) -> str:
+        return f"<trident_hook enabled, hook {_core.hook_state()}>"
+
+
+def jit(fn):
+    """`fn`, with its calls sent to its specialization cache module first. A decorator, also for methods.
+
+    The result is a callable with fn's name, signature and docstring, and `__wrapped__`; fn itself stays as it is.
+    Where trident_hook cannot run, or under TRIDENT_HOOK_DISABLE=1, its calls are fn's.
+    Raises NotAFunctionError for anything but a plain Python function (put `jit` below staticmethod and classmethod)."""
+    _check_function(fn, "trident_hook.jit()")
+    if off_reason() is not None:
+        return fn
+    with _lock:
+        _set_up()
+        record_for(fn, _core.DOOR_CALL if not _is_found(fn.__code__) else 0)
+    wrapper = _core.JitFunction(fn)
+    return functools.update_wrapper(wrapper, fn)
+
+
+def off_reason() -> str | None:
+    """Why nothing is routed in this process, or None."""
+    if config.disabled:
+        return "TRIDENT_HOOK_DISABLE is set"
+    return _compat.unsupported_reason()
+
+
+def record_for(function, doors: int) -> FunctionRecord:
+    """The record of a function's code, made if need be."""
+    code = function.__code__
+    record = _core.entry_record(code)
+    if record is None:
+        record = FunctionRecord(code=code, name=full_name(function))
+    return _core.entry_create(code, record, doors)
+
+
+def find_record(function) -> FunctionRecord | None:
+    function = getattr(function, "__wrapped__", function)
+    function = getattr(function, "__func__", function)
+    code = getattr(function, "__code__", None)
+    return None if code is None else _core.entry_record(code)
+
+
+@functools.cache
+def _set_up() -> None:
+    import torch._dynamo
+    from torch._C._dynamo.eval_frame import set_eval_frame
+
+    _core.delegation_setup(set_eval_frame)
+
+
+def _discover(function) -> None:
+    """The hook shows each function once, at its first call."""
+    selection = _selection
+    if selection is None or is_machinery(function) or not launches_kernels(function):
+        return
+    if selection.admits(function):
+        with _lock:
+            _serve(function)
+
+
+def _serve(function) -> None:
+    import weakref
+
+    function = getattr(function, "__wrapped__", function) if isinstance(function, _core.JitFunction) else function
+    record = record_for(function, _core.DOOR_FRAME | _core.DOOR_CALL)
+    code = function.__code__
+    _found[id(code)] = weakref.ref(code, functools.partial(_forget, id(code)))
+    if record.refused is None:
+        _core.promote(function)
+    log("hook", "serving %s", record.name)
+
+
+def _forget(key: int, _reference) -> None:
+    _found.pop(key, None)
+
+
+def _is_found(code) -> bool:
+    return id(code) in _found
+
+
+def _all_promoted() -> bool:
+    return _compat.FUNCTIONS_CAN_BE_PROMOTED
+
+
+def _checked(items, name: str):
+    if items is None:
+        return None
+    if isinstance(items, (str, types.FunctionType)):
+        items = [items]
+    for item in items:
+        if not isinstance(item, str):
+            _check_function(getattr(item, "__wrapped__", item), f"trident_hook.enable({name}=...)")
+    return list(items)
+
+
+def _check_function(fn, where: str) -> None:
+    if not isinstance(fn, types.FunctionType):
+        raise NotAFunctionError(f"{where} was given {type(fn).__name__} {fn!r}"[:200], "a plain Python function",
+                                "Pass the function itself; put it below @staticmethod, @classmethod or @triton.jit's caller.")  # fmt: skip

@@ -1,0 +1,79 @@
+"""Cython in process, then the C compiler. What goes in decides what comes out: see `cache.key_of`."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shlex
+import subprocess
+import sysconfig
+from pathlib import Path
+
+from ..errors import BuildError
+
+#: -O1 halves the time of -O2 on Cython's boilerplate and is within noise of it on the code that we generate.
+CFLAGS = ("-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-strict-aliasing", "-w", "-g0")
+
+
+def include_dir() -> Path:
+    """Where tdh_rt.h and tdh.pxd are: inside an installed package, or in the source tree beside it."""
+    package = Path(__file__).resolve().parent.parent
+    for candidate in (package / "_include", package.parent / "ext" / "rt"):
+        if (candidate / "tdh_rt.h").exists():
+            return candidate
+    raise BuildError(f"no tdh_rt.h beside {package}", "the package's own headers", "Reinstall trident_hook.")
+
+
+def compiler_command() -> list[str]:
+    """$TRIDENT_HOOK_CC, else $CC, else the first of cc, gcc, clang on PATH."""
+    import shutil
+
+    for variable in ("TRIDENT_HOOK_CC", "CC"):
+        if os.environ.get(variable):
+            return shlex.split(os.environ[variable])
+    for name in ("cc", "gcc", "clang"):
+        path = shutil.which(name)
+        if path:
+            return [path]
+    raise BuildError("no C compiler on PATH", "cc, gcc or clang", "Install one, or set TRIDENT_HOOK_CC.")
+
+
+@functools.cache
+def compiler_version() -> str:
+    command = compiler_command()
+    try:
+        out = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BuildError(f"{command[0]} --version failed: {error}", "a working C compiler", "Set TRIDENT_HOOK_CC.") from error
+    return out.splitlines()[0] if out else "?"
+
+
+def cythonize(source: Path) -> Path:
+    """source.pyx -> source.c, in this process (a fork of Cython's command line would cost half a second)."""
+    from Cython.Compiler import Errors
+    from Cython.Compiler.Main import CompilationOptions, compile_single, default_options
+
+    options = CompilationOptions(
+        default_options, include_path=[str(include_dir())], language_level=3, output_file=str(source.with_suffix(".c")),
+        errors_to_stderr=False, show_version=0,
+    )  # fmt: skip
+    try:
+        result = compile_single(str(source), options, None)
+    except Errors.CompileError as error:
+        raise BuildError(f"Cython refused {source}: {error}", "a source it accepts", _REPORT) from error
+    if result.num_errors or not source.with_suffix(".c").exists():
+        raise BuildError(f"Cython refused {source}", "a source it accepts", _REPORT)
+    return source.with_suffix(".c")
+
+
+_REPORT = "This is a fault of trident_hook: please report it with the source."
+
+
+def compile_c(source: Path, target: Path) -> None:
+    command = [
+        *compiler_command(), *CFLAGS, f"-I{sysconfig.get_path('include')}", f"-I{include_dir()}",
+        f"-Wa,-I{source.parent}", str(source), "-o", str(target),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, cwd=source.parent)
+    if done.returncode:
+        raise BuildError(f"{shlex.join(command)} failed:\n{done.stderr[-2000:]}", "a compiled module", _REPORT)

@@ -1,0 +1,61 @@
+"""Loads a compiled SCM. Each load is a private copy: two functions may generate the same text, and their modules
+must not share static data."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.machinery
+import importlib.util
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from ..logs import log
+from . import cache
+
+live = 0  # loaded SCMs whose references have not been dropped
+
+
+class LoadedScm:
+    """What the doors hold. The generated module's references are dropped when the last call has left it."""
+
+    def __init__(self, generated) -> None:
+        global live
+        from .. import _rt
+
+        sites = [_rt.op_site(op, overload, template, n) for op, overload, template, n in generated.sites]
+        self.module = _load(generated)
+        self.__tdh_scm__ = self.module.bind(generated.objects, sites, _rt.api)
+        live += 1
+
+    def __del__(self) -> None:
+        global live
+        if hasattr(self, "__tdh_scm__"):
+            live -= 1
+            self.module.unbind()
+
+
+def _load(generated):
+    path = cache.compiled(generated.source, generated.kernels)
+    try:
+        return _import(path)
+    except ImportError as error:
+        log("build", "%s does not load (%s): built again", path, error)
+        cache.forget(path)
+        return _import(cache.compiled(generated.source, generated.kernels))
+
+
+def _import(path: Path):
+    handle, private = tempfile.mkstemp(suffix=".so", prefix="trident_hook_")
+    os.close(handle)
+    try:
+        shutil.copyfile(path, private)
+        loader = importlib.machinery.ExtensionFileLoader(cache.MODULE, private)
+        spec = importlib.util.spec_from_file_location(cache.MODULE, private, loader=loader)
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+        return module
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(private)  # stays mapped while the process lives

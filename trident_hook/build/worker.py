@@ -1,0 +1,49 @@
+"""Builds in the background, one at a time, in the order they were asked for. Ends with the process; a fork starts
+its own."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+
+_jobs: queue.Queue | None = None
+_pid = 0
+_pending = 0
+_changed = threading.Condition()
+
+
+def submit(job) -> None:
+    """Runs `job()` on the worker. A job reports its own failures."""
+    global _jobs, _pid, _pending
+    if _jobs is None or _pid != os.getpid():
+        _jobs, _pid, _pending = queue.Queue(), os.getpid(), 0
+        threading.Thread(target=_work, args=(_jobs,), name="trident_hook-build", daemon=True).start()
+    with _changed:
+        _pending += 1
+    _jobs.put(job)
+
+
+def _work(jobs: queue.Queue) -> None:
+    global _pending
+    while True:
+        job = jobs.get()
+        try:
+            job()
+        finally:
+            with _changed:
+                _pending -= 1
+                _changed.notify_all()
+
+
+def wait(timeout: float | None = None) -> bool:
+    """Until nothing is pending. False if the time ran out first."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    with _changed:
+        while _pending:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            _changed.wait(left)
+    return True

@@ -1,0 +1,1 @@
+"""Learning a specialization: delegate a frame to Dynamo, collect graph, guards and bytecode, normalise the graph."""

@@ -1,0 +1,151 @@
+"""Records the construction of Dynamo's C++ guard tree: a finished tree does not give its parameters back.
+
+While a `GuardLog` is recording on a thread, every `add_*` and `*_manager` method of the guard manager classes and
+every relational `install_*` function notes its arguments before it runs. Methods are found by prefix, so that one
+that a newer PyTorch adds is recorded as well (and then refused by name in `guards.py` if it is not known).
+The patches are in place only while a capture runs; captures are serialised by Dynamo's own compile lock."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from dataclasses import dataclass, field
+
+_active = threading.local()
+_patch_lock = threading.RLock()
+_patch_depth = 0
+_originals: list[tuple[object, str, object]] = []
+
+
+@dataclass
+class Node:
+    """A guard manager: how it is reached from its parent, and the leaf guards on its value."""
+
+    manager: object
+    parent: Node | None = None
+    accessor: str = "root"  # method name without `_manager`
+    args: tuple = ()
+    kwargs: dict = field(default_factory=dict)
+    leaves: list[tuple[str, tuple]] = field(default_factory=list)  # (method without add_/_guard, arguments)
+
+
+class GuardLog:
+    """What was built while recording: nodes by manager, and relational guards in order."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, Node] = {}
+        self.relational: list[tuple[str, tuple]] = []
+        self.epilogue: list[tuple[int, tuple]] = []  # (root manager id, arguments of the lambda guard)
+
+    def node_of(self, manager) -> Node:
+        node = self.nodes.get(id(manager))
+        if node is None:
+            node = self.nodes[id(manager)] = Node(manager)
+        return node
+
+    def tree_of(self, root) -> list[Node]:
+        """All nodes under `root`, parents first."""
+        wanted = []
+        for node in self.nodes.values():
+            top = node
+            while top.parent is not None:
+                top = top.parent
+            if top.manager is root:
+                wanted.append(node)
+        return sorted(wanted, key=_depth)
+
+    def note_child(self, parent, accessor: str, args: tuple, kwargs: dict, child) -> None:
+        node = self.nodes.get(id(child))
+        if node is None:
+            self.nodes[id(child)] = Node(child, self.node_of(parent), accessor, args, kwargs)
+
+
+def _depth(node: Node) -> int:
+    depth = 0
+    while node.parent is not None:
+        node, depth = node.parent, depth + 1
+    return depth
+
+
+@contextlib.contextmanager
+def recording():
+    """Records on this thread into the GuardLog that it yields."""
+    log = GuardLog()
+    previous = getattr(_active, "log", None)
+    _patch()
+    _active.log = log
+    try:
+        yield log
+    finally:
+        _active.log = previous
+        _unpatch()
+
+
+def _wrap_method(name: str, original):
+    if name.startswith("add_") and name.endswith("_guard"):
+        kind = name[len("add_") : -len("_guard")]
+
+        def add(self, *args):
+            log = getattr(_active, "log", None)
+            if log is not None:
+                if kind == "epilogue_lambda":
+                    log.epilogue.append((id(self), args))
+                    log.node_of(self)
+                else:
+                    log.node_of(self).leaves.append((kind, args))
+            return original(self, *args)
+
+        return add
+    accessor = name[: -len("_manager")]
+
+    def manager(self, *args, **kwargs):
+        child = original(self, *args, **kwargs)
+        log = getattr(_active, "log", None)
+        if log is not None and child is not None:
+            log.note_child(self, accessor, args, kwargs, child)
+        return child
+
+    return manager
+
+
+def _wrap_install(name: str, original):
+    def install(*args):
+        log = getattr(_active, "log", None)
+        if log is not None:
+            log.relational.append((name[len("install_") :], args))
+        return original(*args)
+
+    return install
+
+
+def _patch() -> None:
+    global _patch_depth
+    with _patch_lock:
+        _patch_depth += 1
+        if _patch_depth > 1:
+            return
+        import torch._dynamo.guards as dynamo_guards
+        from torch._C._dynamo import guards as native
+
+        for cls in (native.GuardManager, native.RootGuardManager, native.DictGuardManager):
+            for name in [n for n in cls.__dict__ if not n.startswith("_")]:
+                is_leaf = name.startswith("add_") and name.endswith("_guard")
+                is_accessor = name.endswith("_manager") and name != "clone_manager"
+                if is_leaf or is_accessor:
+                    original = cls.__dict__[name]
+                    _originals.append((cls, name, original))
+                    setattr(cls, name, _wrap_method(name, original))
+        for name in [n for n in vars(dynamo_guards) if n.startswith("install_") and callable(vars(dynamo_guards)[n])]:
+            original = vars(dynamo_guards)[name]
+            _originals.append((dynamo_guards, name, original))
+            setattr(dynamo_guards, name, _wrap_install(name, original))
+
+
+def _unpatch() -> None:
+    global _patch_depth
+    with _patch_lock:
+        _patch_depth -= 1
+        if _patch_depth == 0:
+            while _originals:
+                owner, name, original = _originals.pop()
+                setattr(owner, name, original)

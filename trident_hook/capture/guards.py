@@ -1,0 +1,265 @@
+"""From the recorded construction of Dynamo's guard tree to `Guard`s. Nothing is dropped: what has no native form is
+kept as a call to Dynamo's own leaf guard, and what cannot be kept either refuses the specialization."""
+
+from __future__ import annotations
+
+import ast
+import types
+
+from ..errors import Unsupported
+from ..ir.guard import Guard, TensorFacts
+from ..ir.objects import ObjectKey
+from ..ir.source import Source
+from .guard_log import GuardLog, Node
+
+#: Names under which Dynamo itself installs objects into a function's globals. They stand for the object that they
+#: held at capture, and go away with Dynamo's cache entry, so the object is the root instead.
+_DYNAMO_GLOBALS = ("__import_", "__builtins_dict__")
+
+_SIMPLE_ACCESSORS = {
+    "get_generic_dict": "generic_dict",
+    "type": "type",
+    "type_dict": "type_dict",
+    "type_mro": "type_mro",
+    "code": "code",
+    "closure": "closure",
+    "func_defaults": "defaults",
+    "func_kwdefaults": "kwdefaults",
+}
+_KEYED_ACCESSORS = {
+    "getattr": ("attr", "attr"),
+    "generic_getattr": ("attr", "attr"),
+    "dict_getitem": ("dict_item", "key"),
+    "list_getitem": ("list_item", "key"),
+    "tuple_getitem": ("tuple_item", "key"),
+    "get_key": ("dict_key_at", "index"),
+    "get_value": ("dict_value_at", "index"),
+}
+#: Leaf guards on the root that the dispatcher's state check covers (see `ext/guard/state.cpp`): the whole state is
+#: compared word by word, and nothing is served while a mode or a saved-tensor hook is active.
+_STATE_LEAVES = ("global_state", "torch_function_mode_stack", "dual_level_match")
+
+
+class GuardTranslator:
+    """Translates one capture. `scope_globals` are the frame's globals."""
+
+    def __init__(self, log: GuardLog, root, scope_globals: dict, keys_of) -> None:
+        self.log, self.root, self.globals, self.keys_of = log, root, scope_globals, keys_of
+        self._sources: dict[int, Source] = {}
+
+    def translate(self) -> list[Guard]:
+        nodes = self.log.tree_of(self.root)
+        if not nodes:
+            raise Unsupported("guards-not-recorded", "Dynamo built a guard tree that was not seen being built")
+        guards: list[Guard] = []
+        for node in nodes:
+            source = self._source_of(node)
+            for kind, args in node.leaves:
+                guard = self._leaf(node, source, kind, args)
+                if guard is not None:
+                    guards.append(guard)
+        for kind, args in self.log.relational:
+            guards.append(self._relational(kind, args))
+        for root_id, args in self.log.epilogue:
+            if root_id == id(self.root):
+                guards.extend(_epilogue(args))
+        self._check_complete(nodes)
+        return _dedupe(guards)
+
+    # -- sources -------------------------------------------------------------------------------------------------
+    def _source_of(self, node: Node) -> Source:
+        known = self._sources.get(id(node))
+        if known is None:
+            known = self._sources[id(node)] = self._make_source(node)
+        return known
+
+    def _make_source(self, node: Node) -> Source:
+        if node.parent is None:
+            return Source(("none",), (), "root")
+        accessor, kwargs = node.accessor, node.kwargs
+        text = kwargs.get("source") or (node.args[1] if len(node.args) > 1 else "")
+        if accessor == "framelocals":
+            return Source(("local", kwargs["key"][0]), (), text)
+        if accessor == "globals_dict":
+            return Source(("global",), (), "G")
+        base = self._source_of(node.parent)
+        if accessor == "dict_getitem" and base.root == ("global",) and not base.steps:
+            name = kwargs["key"]
+            if isinstance(name, str) and name.startswith(_DYNAMO_GLOBALS):
+                return Source(("object", ObjectKey(self.globals[name])), (), text)
+        if accessor in _SIMPLE_ACCESSORS:
+            return base.then(_SIMPLE_ACCESSORS[accessor], None, text)
+        if accessor in _KEYED_ACCESSORS:
+            step, argument = _KEYED_ACCESSORS[accessor]
+            return base.then(step, kwargs[argument], text)
+        if accessor == "getitem":
+            value = node.parent.kwargs.get("example_value")
+            step = {tuple: "tuple_item", list: "list_item", dict: "dict_item"}.get(type(value))
+            if step is not None:
+                return base.then(step, kwargs["key"], text)
+        if accessor == "lambda":
+            fixed = _constant_lambda(kwargs.get("python_lambda"))
+            if fixed is not None:
+                return Source(("object", ObjectKey(fixed)), (), text)
+        raise Unsupported("guard-accessor", f"{accessor} ({text})")
+
+    # -- leaves --------------------------------------------------------------------------------------------------
+    def _leaf(self, node: Node, source: Source, kind: str, args: tuple) -> Guard | None:
+        value = node.kwargs.get("example_value")
+        text = _text(args)
+        if node.parent is None:
+            if kind in _STATE_LEAVES:
+                return None
+            if kind == "default_device":
+                return Guard("default_device", source, _current_device(), text)
+            if kind == "lambda" and "top_saved_tensors_hooks ids == None" in text:
+                return None
+            raise Unsupported("guard", f"{kind} on the frame: {text}")
+        if kind == "tensor_match":
+            return Guard("tensor", source, self._tensor_facts(value, args), text)
+        if kind == "type_match":
+            return Guard("type", source, ObjectKey(_resolve(args[0], type(value), kind, text)), text)
+        if kind == "id_match":
+            return Guard("id", source, ObjectKey(_resolve(args[0], value, kind, text)), text)
+        if kind == "equals_match":
+            return Guard("equals", source, ObjectKey(args[0]), text)
+        if kind in ("none_match", "not_none", "true_match", "false_match", "float_is_nan"):
+            names = {"none_match": "none", "true_match": "true", "false_match": "false", "float_is_nan": "nan"}
+            return Guard(names.get(kind, kind), source, None, text)
+        if kind == "length_check":
+            return Guard("length", source, args[0], text)
+        if kind == "dict_length_check":
+            return Guard("dict_length", source, args[0], text)
+        if kind == "dict_contains":
+            return Guard("dict_contains", source, (bool(args[0]), args[1]), text)
+        if kind == "no_hasattr":
+            return Guard("no_attr", source, args[0], text)
+        if kind == "mapping_keys":
+            return Guard("mapping_keys", source, tuple(args[0]), text)
+        return Guard("residual", source, ObjectKey(self._leaf_object(node, kind, args)), text)
+
+    def _leaf_object(self, node: Node, kind: str, args: tuple):
+        """Dynamo's own leaf guard, which can be called with a value. TENSOR_MATCH must never come here: called alone
+        it compares with stale thread state."""
+        wanted = kind.replace("_", "").lower()
+        for leaf in node.manager.get_leaf_guards():
+            name = type(leaf).__name__.replace("_", "").lower().removesuffix("guard")
+            if name in (wanted, wanted + "match") and list(leaf.verbose_code_parts()) == list(_parts(args)):
+                if callable(leaf):
+                    return leaf
+        raise Unsupported("guard", f"{kind}: {_text(args)}")
+
+    def _tensor_facts(self, value, args: tuple) -> TensorFacts:
+        sizes, strides, type_ = args[1], args[2], args[6]
+        keys = self.keys_of(value)
+        if keys is None:
+            raise Unsupported("tensor", f"{type_.__name__} without plain sizes and strides")
+        return TensorFacts(
+            type_, keys, value.dtype, value.device.type, value.device.index, value.requires_grad,
+            tuple(sizes), tuple(strides),
+        )  # fmt: skip
+
+    def _relational(self, kind: str, args: tuple) -> Guard:
+        if kind == "no_tensor_aliasing_guard":
+            sources = tuple(self._source_of(self.log.node_of(m)) for m in args[0])
+            return Guard("distinct", sources[0], sources, _text(args))
+        if kind == "object_aliasing_guard":
+            first, second = (self._source_of(self.log.node_of(m)) for m in args[:2])
+            return Guard("same", first, second, _text(args))
+        raise Unsupported("guard", f"{kind}: {_text(args)}")
+
+    def _check_complete(self, nodes: list[Node]) -> None:
+        """Every leaf of the finished tree was seen being added; a leaf that was not would be a guard lost."""
+        seen = {id(node.manager): len(node.leaves) for node in nodes}
+        stack = [self.root]
+        relational = {"NO_TENSOR_ALIASING", "OBJECT_ALIASING", "STORAGE_OVERLAPPING", "SYMBOLIC_SHAPE_GUARD"}
+        while stack:
+            manager = stack.pop()
+            own = [leaf for leaf in manager.get_leaf_guards() if type(leaf).__name__ not in relational]
+            if len(own) > seen.get(id(manager), -1) and own:
+                raise Unsupported("guards-not-recorded", f"{manager.get_source()}: {len(own)} leaves in the tree")
+            stack.extend(manager.get_child_managers())
+
+
+def _constant_lambda(function):
+    """The module that an import lambda of Dynamo's returns, whatever it is given; else None."""
+    if isinstance(function, types.FunctionType) and function.__defaults__ and len(function.__defaults__) == 1:
+        value = function.__defaults__[0]
+        if isinstance(value, types.ModuleType) and function.__code__.co_names == ():
+            return value
+    return None
+
+
+def _resolve(expected_id: int, candidate, kind: str, text: str):
+    if id(candidate) != expected_id:
+        raise Unsupported("guard", f"{kind} on an object that is not at hand: {text}")
+    return candidate
+
+
+def _current_device():
+    import torch.utils._device as device
+
+    return ObjectKey(device.CURRENT_DEVICE)
+
+
+def _parts(args: tuple) -> list[str]:
+    """The verbose code parts among a leaf's arguments: the last list of strings."""
+    for arg in reversed(args):
+        if isinstance(arg, (list, tuple)) and all(isinstance(a, str) for a in arg) and arg:
+            return list(arg)
+    return []
+
+
+def _text(args: tuple) -> str:
+    """Dynamo's text of a guard without the user's source line behind it."""
+    return "; ".join(part.split("  #")[0].strip() for part in _parts(args))
+
+
+def _epilogue(args: tuple) -> list[Guard]:
+    """Shape guards and duplicate-input guards: texts of Python expressions over L[...]."""
+    guards = []
+    for part in args[1]:
+        text = part.split("  #")[0].strip()
+        pair = _identity_of_locals(text)
+        if pair is not None:
+            guards.append(Guard("same", pair[0], pair[1], text))
+        else:
+            guards.append(Guard("shape", Source(("none",), (), text), text, text))
+    return guards
+
+
+def _identity_of_locals(text: str) -> tuple[Source, Source] | None:
+    """`L['a'] is L['b']` -> the two sources."""
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return None
+    if not (isinstance(tree, ast.Compare) and len(tree.ops) == 1 and isinstance(tree.ops[0], ast.Is)):
+        return None
+    names = [local_name(side) for side in (tree.left, tree.comparators[0])]
+    if None in names:
+        raise Unsupported("guard", f"identity of more than two arguments: {text}")
+    return tuple(Source(("local", name), (), f"L[{name!r}]") for name in names)
+
+
+def local_name(node: ast.AST) -> str | None:
+    """The name in `L['name']`."""
+    if (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "L"
+        and isinstance(node.slice, ast.Constant)
+        and isinstance(node.slice.value, str)
+    ):
+        return node.slice.value
+    return None
+
+
+def _dedupe(guards: list[Guard]) -> list[Guard]:
+    seen, unique = set(), []
+    for guard in guards:
+        key = (guard.kind, guard.source.key, repr(guard.arg) if guard.kind != "id" else guard.arg)
+        if key not in seen:
+            seen.add(key)
+            unique.append(guard)
+    return unique

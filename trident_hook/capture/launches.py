@@ -1,0 +1,245 @@
+"""Triton launches of a captured graph: run once through Triton itself, and remembered with the binary it chose."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from ..errors import Unsupported
+from ..ir.objects import ObjectKey
+from ..ir.program import Kernel, Launch, Param
+
+
+@dataclass
+class LaunchSite:
+    """One `triton_kernel_wrapper_mutation` node: the kernel object, and its arguments as graph values.
+
+    `arguments` maps parameter and option names to a graph node or a constant, `grids` has one triple per config."""
+
+    kernel: object
+    arguments: dict
+    grids: list
+    record: LaunchRecord | None = None
+
+
+@dataclass
+class LaunchRecord:
+    compiled: object  # triton CompiledKernel
+    config: object | None  # the Config that an Autotuner chose
+    device: int
+
+
+def site_of(node) -> LaunchSite:
+    """Reads a launch node. Raises Unsupported for what is not launched natively."""
+    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
+
+    kwargs = node.kwargs
+    if kwargs["tma_descriptor_metadata"]:
+        raise Unsupported("launch", "tensor descriptors built on the host")
+    kernel = kernel_side_table.get_kernel(kwargs["kernel_idx"])
+    constants = kernel_side_table.get_constant_args(kwargs["constant_args_idx"])
+    jit_function_of(kernel)
+    return LaunchSite(kernel, {**constants, **kwargs["kwargs"]}, [tuple(g) for g in kwargs["grid"]])
+
+
+def jit_function_of(kernel):
+    """The JITFunction inside, or Unsupported."""
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.jit import JITFunction
+
+    if type(kernel) is Autotuner:
+        if any(config.pre_hook is not None for config in kernel.configs):
+            raise Unsupported("launch", "an autotuner's config has a pre_hook")
+        kernel = kernel.fn
+    if type(kernel) is not JITFunction:
+        raise Unsupported("launch", f"{type(kernel).__name__} is not a plain Triton kernel")
+    if kernel.pre_run_hooks:
+        raise Unsupported("launch", "the kernel has pre-run hooks")
+    return kernel
+
+
+class PythonLauncher:
+    """Launches a site through Triton, as eager does. Used for the first call, and natively where a precondition of
+    the embedded binary fails after something observable has happened."""
+
+    def __init__(self, site: LaunchSite, tensor_names: tuple, int_names: tuple) -> None:
+        self.site, self.tensor_names, self.int_names = site, tensor_names, int_names
+
+    def __call__(self, tensors: tuple, ints: tuple) -> None:
+        values = dict(zip(self.tensor_names, tensors, strict=True)) | dict(zip(self.int_names, ints, strict=True))
+        self.launch(lambda value: values[value.name] if hasattr(value, "name") else value)
+
+    def launch(self, value_of):
+        """`value_of` turns a graph node into its value and leaves constants alone. Returns the compiled kernel."""
+        site = self.site
+        arguments = {name: value_of(value) for name, value in site.arguments.items()}
+        grids = [tuple(value_of(dim) for dim in grid) for grid in site.grids]
+        positional = []
+        for name in site.kernel.arg_names:
+            if name not in arguments:
+                break
+            positional.append(arguments.pop(name))
+        return site.kernel[_grid_for(site.kernel, grids)](*positional, **arguments)
+
+
+def _grid_for(kernel, grids: list):
+    if len(grids) == 1:
+        return grids[0]
+    configs = kernel.configs
+
+    def grid(meta):
+        for config, dims in zip(configs, grids, strict=True):
+            if all(meta.get(name) == value for name, value in config.kwargs.items()):
+                return dims
+        raise RuntimeError(f"no grid of {kernel.fn.__name__} for the autotuner's choice {meta}")
+
+    return grid
+
+
+def run_and_record(site: LaunchSite, value_of) -> None:
+    """The first launch, by Triton; remembers the binary it used."""
+    from triton.runtime import driver
+
+    compiled = PythonLauncher(site, (), ()).launch(value_of)
+    if hasattr(compiled, "result") and not hasattr(compiled, "asm"):
+        compiled = compiled.result()  # an asynchronous compile of Triton
+    if compiled is None:
+        return
+    config = getattr(site.kernel, "best_config", None) if hasattr(site.kernel, "configs") else None
+    site.record = LaunchRecord(compiled, config, driver.active.get_current_device())
+
+
+def launch_op(site: LaunchSite, expr_of, sample_of) -> Launch:
+    """The launch as data. `expr_of(node)` gives a tensor's name or an int expression, `sample_of(node)` the value
+    that the node had in the recorded run."""
+    record = site.record
+    if record is None:
+        raise Unsupported("launch", "Triton returned no compiled kernel for the recorded launch")
+    compiled, function = record.compiled, jit_function_of(site.kernel)
+    arguments = dict(site.arguments)
+    if record.config is not None:
+        arguments |= record.config.all_kwargs()
+    kernel = _kernel(compiled)
+    params, equal, unequal = [], [], []
+    names = list(compiled.src.signature)
+    for index, name in enumerate(names):
+        type_ = compiled.src.signature[name]
+        if isinstance(type_, tuple):
+            raise Unsupported("launch", f"tuple argument {name!r}")
+        value = arguments[name] if name in arguments else _default(function, name)
+        _add_param(params, equal, unequal, compiled, function, index, name, type_, value, expr_of, sample_of)
+    equal += _autotune_key(site, expr_of, sample_of)
+    grid = _chosen_grid(site, record)
+    tensors, ints = _fallback_names(site)
+    return Launch(
+        kernel,
+        tuple(expr_of(dim) for dim in (*grid, 1, 1)[:3]),
+        tuple(params),
+        ObjectKey(PythonLauncher(site, tuple(n.name for n in tensors), tuple(n.name for n in ints))),
+        tuple(n.name for n in tensors),
+        tuple(expr_of(n) for n in ints),
+        tuple(equal),
+        tuple(unequal),
+    )
+
+
+def _add_param(params, equal, unequal, compiled, function, index, name, type_, value, expr_of, sample_of) -> None:
+    declared = function.params[index]
+    is_node = hasattr(value, "op")
+    if type_ == "constexpr":
+        if is_node:
+            sample = sample_of(value)
+            if not isinstance(sample, int):
+                raise Unsupported("launch", f"{name!r} is a constexpr of type {type(sample).__name__}")
+            equal.append((expr_of(value), sample))
+        return
+    if type_.startswith("*"):
+        if not is_node:
+            raise Unsupported("launch", f"pointer parameter {name!r} is given {type(value).__name__}")
+        params.append(Param(name, type_, expr_of(value), _divisible(compiled, index), tensor=True))
+        return
+    if type_.startswith("tensordesc"):
+        raise Unsupported("launch", f"tensor descriptor argument {name!r}")
+    if not is_node:
+        params.append(Param(name, type_, value, None))
+        return
+    sample = sample_of(value)
+    if type(sample) is not int:
+        raise Unsupported("launch", f"argument {name!r} is a symbolic {type(sample).__name__}")
+    if declared.annotation_type:
+        unequal_one = True
+    else:
+        unequal_one = not declared.do_not_specialize
+    if unequal_one:
+        (equal if sample == 1 else unequal).append((expr_of(value), 1))
+    divisible = None
+    if not declared.do_not_specialize and not declared.do_not_specialize_on_alignment:
+        divisible = sample % 16 == 0
+    params.append(Param(name, type_, expr_of(value), divisible))
+
+
+def _divisible(compiled, index: int) -> bool | None:
+    attributes = compiled.src.attrs.get((index,), [])
+    return any(a[0] == "tt.divisibility" for a in attributes)
+
+
+def _default(function, name: str):
+    declared = next(p for p in function.params if p.name == name)
+    if not declared.has_default:
+        raise Unsupported("launch", f"argument {name!r} is missing")
+    return declared.default
+
+
+def _autotune_key(site: LaunchSite, expr_of, sample_of) -> list:
+    """The int part of an autotuner's key. Types and constants are fixed by the specialization."""
+    keys = getattr(site.kernel, "keys", None) or []
+    if len(getattr(site.kernel, "configs", ())) <= 1:
+        return []
+    conditions = []
+    for name in keys:
+        value = site.arguments.get(name)
+        if hasattr(value, "op") and type(sample_of(value)) is int:
+            conditions.append((expr_of(value), sample_of(value)))
+    return conditions
+
+
+def _chosen_grid(site: LaunchSite, record: LaunchRecord) -> tuple:
+    if len(site.grids) == 1:
+        return site.grids[0]
+    for config, grid in zip(site.kernel.configs, site.grids, strict=True):
+        if config is record.config:
+            return grid
+    raise Unsupported("launch", "the autotuner's choice is not among its configs")
+
+
+def _fallback_names(site: LaunchSite) -> tuple[list, list]:
+    """Graph nodes that the Python launcher needs: tensors, then ints, each once."""
+    import torch
+
+    tensors, ints = {}, {}
+    for value in [*site.arguments.values(), *(dim for grid in site.grids for dim in grid)]:
+        if hasattr(value, "op"):
+            is_tensor = isinstance(value.meta.get("val"), torch.Tensor)
+            (tensors if is_tensor else ints)[value.name] = value
+    return list(tensors.values()), list(ints.values())
+
+
+def _kernel(compiled) -> Kernel:
+    metadata = compiled.metadata
+    if getattr(metadata, "global_scratch_size", 0) or getattr(metadata, "profile_scratch_size", 0):
+        raise Unsupported("launch", f"{metadata.name} needs scratch memory")
+    if getattr(metadata, "tensordesc_meta", None):
+        raise Unsupported("launch", f"{metadata.name} takes tensor descriptors")
+    if getattr(metadata, "instrumentation_mode", ""):
+        raise Unsupported("launch", "instrumentation is on")
+    cubin = compiled.asm["cubin"]
+    return Kernel(
+        name=metadata.name,
+        cubin=cubin,
+        digest=hashlib.sha256(cubin).hexdigest()[:24],
+        shared=metadata.shared,
+        threads=32 * metadata.num_warps,
+        num_ctas=metadata.num_ctas,
+        pdl=bool(metadata.launch_pdl),
+        cooperative=bool(metadata.launch_cooperative_grid),
+    )

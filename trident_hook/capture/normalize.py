@@ -1,0 +1,30 @@
+"""Dynamo's graph at ATen level: mutation kept (no functionalization), autograd kept (traced before autograd)."""
+
+from __future__ import annotations
+
+import warnings
+
+
+def normalize(graph_module, example_inputs: list):
+    """An fx.GraphModule of ATen overloads, int arithmetic and Triton launches, equal in effect to `graph_module`.
+
+    Must be called from inside Dynamo's backend: size facts that the tracing relies on become guards of the same
+    compile. Returns (graph module, fake inputs)."""
+    import torch
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    context = torch._guards.TracingContext.get()
+    fake_mode = context.fake_mode
+
+    def fake(value):
+        if not isinstance(value, torch.Tensor):
+            return value
+        symbolic = context.tensor_to_context.get(value)
+        source = symbolic.tensor_source if symbolic is not None else None
+        return fake_mode.from_tensor(value, static_shapes=False, symbolic_context=symbolic, source=source)
+
+    fakes = [fake(value) for value in example_inputs]
+    with fake_mode, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        traced = make_fx(graph_module, tracing_mode="real", pre_dispatch=True, _allow_non_fake_inputs=True)(*fakes)
+    return traced, fakes

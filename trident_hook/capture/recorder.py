@@ -1,0 +1,221 @@
+"""The callback that a missing frame is handed to: Dynamo compiles it with our backend, and what it learned becomes a
+`Specialization`. One recorder serves every function, so that Dynamo finds its own cache entries again."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from dataclasses import dataclass, field
+
+import torch
+from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy
+from torch._dynamo import convert_frame, eval_frame
+from torch._dynamo.hooks import Hooks
+from torch._dynamo.types import ConvertFrameReturn
+
+from .. import _rt
+from ..errors import Unsupported
+from ..ir.objects import ObjectKey
+from ..ir.specialization import Specialization
+from ..logs import log
+from . import bytecode, launches
+from .guard_log import recording
+from .guards import GuardTranslator
+from .normalize import normalize
+from .program import ProgramBuilder
+
+_stack = threading.local()
+
+
+@dataclass
+class Capture:
+    """One compile of one frame, while it is under way and until its first run has completed it."""
+
+    record: object  # FunctionRecord
+    code: object
+    globals_: dict
+    state: tuple
+    graphs: int = 0
+    graph_name: str = ""
+    graph_module: object = None
+    traced: object = None
+    guards: list = field(default_factory=list)
+    recipe: object = None
+    problem: Unsupported | None = None
+    complete: bool = False
+
+
+class Recorder:
+    """`(frame, cache_entry, frame_state) -> ConvertFrameReturn`, given to Dynamo's set_eval_frame."""
+
+    def __init__(self, record_of) -> None:
+        hooks = Hooks()
+        compiler = eval_frame.get_compiler_fn(_backend)
+        # Dynamo follows this attribute to the backend when it looks for its cache entries.
+        self._torchdynamo_orig_backend = convert_frame.catch_errors_wrapper(
+            convert_frame.convert_frame(compiler, hooks), hooks
+        )
+        self.record_of = record_of
+
+    def __call__(self, frame, cache_entry, frame_state):
+        record = self.record_of(frame.f_code)
+        serveable, words = _rt.state_read()
+        if record is None or not serveable:
+            return _left_alone()
+        capture = Capture(record, frame.f_code, frame.f_globals, tuple(words))
+        stack = _stack.__dict__.setdefault("captures", [])
+        stack.append(capture)
+        try:
+            with recording() as guard_log, torch._dynamo.config.patch(record_runtime_overhead=False):
+                answer = self._torchdynamo_orig_backend(frame, cache_entry, frame_state)
+        except Exception as error:  # Dynamo's own failure must not reach the user's call
+            record.failed(Unsupported("dynamo-error", f"{type(error).__name__}: {error}".splitlines()[0]))
+            return _left_alone()
+        finally:
+            stack.pop()
+        # Only this frame: what it calls, and the rest of it after a graph break, runs as plain Python.
+        answer.frame_exec_strategy = _FrameExecStrategy(_FrameAction.DEFAULT, _FrameAction.SKIP)
+        if answer.guarded_code is None:
+            answer.apply_to_code = False
+            record.failed(capture.problem or Unsupported("no-graph", "Dynamo found nothing to compile in this call"))
+            return answer
+        self._learn(capture, answer.guarded_code, guard_log)
+        return answer
+
+    def _learn(self, capture: Capture, guarded_code, guard_log) -> None:
+        try:
+            if capture.problem is not None:
+                raise capture.problem
+            names = set(guarded_code.code.co_names)
+            if any(name.startswith("__resume_at") for name in names):
+                raise Unsupported("graph-break", _break_reason(capture.code))
+            if capture.graphs != 1:
+                raise Unsupported("graph-break", f"{capture.graphs} graphs in one frame")
+            capture.recipe = bytecode.analyse(guarded_code.code, capture.graph_name, capture.globals_)
+            root = guarded_code.guard_manager.root
+            translator = GuardTranslator(guard_log, root, capture.globals_, lambda t: _keys_of(t, capture.state))
+            capture.guards = translator.translate()
+        except Unsupported as refusal:
+            capture.problem = refusal
+            capture.record.failed(refusal)
+        except Exception as error:  # our fault: the function keeps Dynamo's answer
+            capture.problem = Unsupported("internal", f"{type(error).__name__}: {error}")
+            capture.record.failed(capture.problem)
+
+
+def _left_alone() -> ConvertFrameReturn:
+    answer = ConvertFrameReturn()
+    answer.frame_exec_strategy = _FrameExecStrategy(_FrameAction.DEFAULT, _FrameAction.SKIP)
+    answer.apply_to_code = False
+    return answer
+
+
+def _keys_of(tensor, words: tuple) -> int | None:
+    facts = _rt.tensor_read(tensor)
+    return None if facts is None else _rt.keys_apply(facts["keys"], words)
+
+
+def _break_reason(code) -> str:
+    """Dynamo's own words for the last graph break, where it keeps them."""
+    counters = torch._dynamo.utils.counters.get("graph_break", {})
+    reason = next(reversed(counters), "") if counters else ""
+    return reason.strip().splitlines()[0] if reason.strip() else f"in {code.co_name}"
+
+
+def _backend(graph_module, example_inputs):
+    """Called by Dynamo inside the compile. Whatever happens here, it answers with something that computes the graph."""
+    capture = _stack.captures[-1]
+    capture.graphs += 1
+    capture.graph_module = graph_module
+    capture.graph_name = graph_module.meta["backend_id"]
+    try:
+        capture.traced, _ = normalize(graph_module, example_inputs)
+        sites = {n: launches.site_of(n) for n in capture.traced.graph.nodes if _is_launch(n)}
+    except Unsupported as refusal:
+        capture.problem = refusal
+        return graph_module.forward
+    except Exception as error:
+        first = str(error).strip().splitlines()
+        capture.problem = Unsupported("normalize", f"{type(error).__name__}: {first[0] if first else ''}")
+        return graph_module.forward
+    return _Runner(capture, sites)
+
+
+def _is_launch(node) -> bool:
+    return node.op == "call_function" and getattr(node.target, "__name__", "") == "triton_kernel_wrapper_mutation"
+
+
+class _Runner:
+    """Computes the graph for Dynamo. The first run also remembers which binaries Triton chose."""
+
+    def __init__(self, capture: Capture, sites: dict) -> None:
+        self.capture, self.sites = capture, sites
+        # Dynamo wraps what is callable here; a name helps its messages.
+        self.__name__ = f"trident_hook_{capture.code.co_name}"
+
+    def __call__(self, *inputs):
+        capture = self.capture
+        if capture.complete or capture.problem is not None:
+            return capture.graph_module.forward(*inputs)
+        interpreter = _RecordingInterpreter(capture.traced, self.sites)
+        outputs = interpreter.run(*inputs)
+        capture.complete = True
+        try:
+            capture.record.learned(self._specialization(interpreter.samples))
+        except Unsupported as refusal:
+            capture.problem = refusal
+            capture.record.failed(refusal)
+        except Exception as error:
+            log("capture", "internal fault", exc_info=True)
+            capture.problem = Unsupported("internal", f"{type(error).__name__}: {error}")
+            capture.record.failed(capture.problem)
+        return outputs
+
+    def _specialization(self, samples: dict) -> Specialization:
+        capture = self.capture
+        program = ProgramBuilder(capture.traced, capture.recipe).build(self.sites, samples)
+        device, device_type = None, None
+        if self.sites:
+            from ..launch import target
+
+            device = next(iter(self.sites.values())).record.device
+            device_type = "cpu" if target.is_simulated() else "cuda"
+        code = capture.code
+        return Specialization(
+            name=capture.record.name,
+            index=capture.record.next_index(),
+            argument_names=argument_names(code),
+            free_names=code.co_freevars,
+            state=capture.state,
+            guards=tuple(capture.guards),
+            program=program,
+            recipe=capture.recipe,
+            launch_device=device,
+            launch_device_type=device_type,
+            globals_=ObjectKey(capture.globals_),
+        )
+
+
+class _RecordingInterpreter(torch.fx.Interpreter):
+    """Runs the normalised graph on the real inputs. Launches go through Triton and are recorded; ints are kept."""
+
+    def __init__(self, traced, sites: dict) -> None:
+        super().__init__(traced, garbage_collect_values=True)
+        self.sites, self.samples = sites, {}
+
+    def run_node(self, node):
+        if node in self.sites:
+            launches.run_and_record(self.sites[node], lambda v: self.env[v] if isinstance(v, torch.fx.Node) else v)
+            return None
+        with warnings.catch_warnings():
+            value = super().run_node(node)
+        if isinstance(value, int):
+            self.samples[node.name] = value
+        return value
+
+
+def argument_names(code) -> tuple[str, ...]:
+    """Names in localsplus order: positional, keyword-only, *args, **kwargs."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
+    return code.co_varnames[:count]

@@ -1,0 +1,161 @@
+"""Guards as statements: each leaves its function with a miss when it does not hold."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+
+from ..capture.guards import local_name
+from ..errors import Unsupported
+from ..ir.guard import Guard
+from ..ir.source import Source
+from . import intexpr
+from .values import Reader
+
+
+class GuardWriter:
+    """Writes guards into one function. `scalar_type(dtype)` and `device_type(name)` give PyTorch's numbers."""
+
+    def __init__(self, reader: Reader, torch_numbers) -> None:
+        self.reader, self.out, self.tables = reader, reader.out, reader.tables
+        self.numbers = torch_numbers
+
+    def write(self, guard: Guard) -> None:
+        self.out.comment(str(guard))
+        getattr(self, f"_{guard.kind}")(guard)
+
+    def _fail_unless(self, condition: str) -> None:
+        self.out(f"if not ({condition}): {self.reader.fail()}")
+
+    def _fail_if(self, condition: str) -> None:
+        self.out(f"if {condition}: {self.reader.fail()}")
+
+    # -- values ----------------------------------------------------------------------------------------------------
+    def _tensor(self, guard: Guard) -> None:
+        facts, numbers = guard.arg, self.numbers
+        value = self.reader.object(guard.source)
+        self._fail_unless(f"<PyObject*>Py_TYPE({value}) == {self.tables.object(facts.type_)}")
+        t = self.reader.tensor(guard.source)
+        index = -1 if facts.device_index is None else facts.device_index
+        self._fail_unless(
+            f"{t}.dtype == {numbers.scalar_type(facts.dtype)} and {t}.device_type == "
+            f"{numbers.device_type(facts.device_type)} and {t}.device_index == {index} and "
+            f"{t}.requires_grad == {int(facts.requires_grad)} and {t}.ndim == {len(facts.sizes)}"
+        )
+        self._fail_unless(f"rt.keys_apply({t}.keys, st) == {facts.keys:#x}ULL".replace("ULL", ""))
+        for field, numbers_ in (("sizes", facts.sizes), ("strides", facts.strides)):
+            terms = [f"{t}.{field}[{d}] == {n}" for d, n in enumerate(numbers_) if n is not None]
+            if terms:
+                self._fail_unless(" and ".join(terms))
+
+    def _type(self, guard: Guard) -> None:
+        value = self.reader.object(guard.source)
+        self._fail_unless(f"<PyObject*>Py_TYPE({value}) == {self.tables.object(guard.arg)}")
+
+    def _id(self, guard: Guard) -> None:
+        self._fail_unless(f"{self.reader.object(guard.source)} == {self.tables.object(guard.arg)}")
+
+    def _equals(self, guard: Guard) -> None:
+        value, want = self.reader.object(guard.source), guard.arg.value
+        if type(want) is int and -(2**63) < want < 2**63:
+            self._fail_unless(f"tdh_int_is({value}, {want})")
+        elif type(want) is float:
+            self._fail_unless(f"tdh_float_is({value}, PyFloat_AS_DOUBLE({self.tables.object(guard.arg)}))")
+        else:
+            self._fail_unless(f"tdh_equals({value}, {self.tables.object(guard.arg)})")
+
+    def _none(self, guard: Guard) -> None:
+        self._fail_unless(f"{self.reader.object(guard.source)} == Py_None")
+
+    def _not_none(self, guard: Guard) -> None:
+        self._fail_unless(f"{self.reader.object(guard.source)} != Py_None")
+
+    def _true(self, guard: Guard) -> None:
+        self._fail_unless(f"{self.reader.object(guard.source)} == Py_True")
+
+    def _false(self, guard: Guard) -> None:
+        self._fail_unless(f"{self.reader.object(guard.source)} == Py_False")
+
+    def _nan(self, guard: Guard) -> None:
+        self._fail_unless(f"tdh_float_is_nan({self.reader.object(guard.source)})")
+
+    # -- containers ------------------------------------------------------------------------------------------------
+    def _length(self, guard: Guard) -> None:
+        value = self.reader.object(guard.source)
+        self.out(f"if PyObject_Size({value}) != {guard.arg}: PyErr_Clear(); {self.reader.fail()}")
+
+    def _dict_length(self, guard: Guard) -> None:
+        value = self.reader.object(guard.source)
+        self._fail_unless(f"PyDict_Check({value}) and PyDict_Size({value}) == {guard.arg}")
+
+    def _dict_contains(self, guard: Guard) -> None:
+        wanted, key = guard.arg
+        value = self.reader.object(guard.source)
+        contains = f"PyDict_Contains({value}, {self.tables.object(key)}) != {int(wanted)}"
+        self._fail_unless(f"PyDict_Check({value})")
+        self.out(f"if {contains}: PyErr_Clear(); {self.reader.fail()}")
+
+    def _no_attr(self, guard: Guard) -> None:
+        value = self.reader.object(guard.source)
+        hold = self.reader._hold()
+        self.out(f"if rt.attr_find({value}, {self.tables.object(guard.arg)}, &{hold}) != 0: PyErr_Clear(); "
+                 f"{self.reader.fail()}")  # fmt: skip
+
+    # -- relations -------------------------------------------------------------------------------------------------
+    def _distinct(self, guard: Guard) -> None:
+        values = list(dict.fromkeys(self.reader.object(source) for source in guard.arg))
+        for first, second in itertools.combinations(values, 2):
+            self._fail_if(f"{first} == {second}")
+
+    def _same(self, guard: Guard) -> None:
+        self._fail_unless(f"{self.reader.object(guard.source)} == {self.reader.object(guard.arg)}")
+
+    def _shape(self, guard: Guard) -> None:
+        condition = intexpr.from_python(guard.arg, self._resolve)
+        self._fail_unless(condition)
+        self._fail_if("ovf")
+
+    def _default_device(self, guard: Guard) -> None:
+        import torch.utils._device as module
+
+        current = Source(("object", module), (("generic_dict", None), ("dict_item", "CURRENT_DEVICE")))
+        self._fail_unless(f"tdh_equals({self.reader.object(current)}, {self.tables.object(guard.arg)})")
+
+    def _residual(self, guard: Guard) -> None:
+        value = self.reader.object(guard.source)
+        self._fail_unless(f"_residual({self.tables.object(guard.arg)}, {value})")
+
+    # -- leaves of shape expressions ---------------------------------------------------------------------------------
+    def _resolve(self, node: ast.AST) -> str | None:
+        """C expression of `L['x'].size()[0]`, `L['x'].stride()[0]`, `L['x'].storage_offset()`, `L['n']`."""
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Call):
+            call, index = node.value, node.slice
+            if isinstance(call.func, ast.Attribute) and isinstance(index, ast.Constant) and not call.args:
+                field = {"size": "sizes", "stride": "strides"}.get(call.func.attr)
+                source = source_of_ast(call.func.value)
+                if field and source is not None:
+                    return f"{self.reader.tensor(source)}.{field}[{index.value}]"
+            return None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
+            source = source_of_ast(node.func.value)
+            if node.func.attr == "storage_offset" and source is not None:
+                return f"{self.reader.tensor(source)}.storage_offset"
+            return None
+        source = source_of_ast(node)
+        return None if source is None else self.reader.int(source)
+
+
+def source_of_ast(node: ast.AST) -> Source | None:
+    """`L['a'].b`, `L['a']` -> Source. Items of containers are not told apart here, so they are not resolved."""
+    name = local_name(node)
+    if name is not None:
+        return Source(("local", name), (), f"L[{name!r}]")
+    if isinstance(node, ast.Attribute):
+        base = source_of_ast(node.value)
+        return base and base.then("attr", node.attr, f"{base.text}.{node.attr}")
+    return None
+
+
+def check_kind(guard: Guard) -> None:
+    if not hasattr(GuardWriter, f"_{guard.kind}"):
+        raise Unsupported("guard", f"{guard.kind}: {guard}")

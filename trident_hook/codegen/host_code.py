@@ -1,0 +1,336 @@
+"""The host program as statements inside a one-pass `while True:` block: `break` leaves it with an error, and every
+owned handle that is still set is released behind it."""
+
+from __future__ import annotations
+
+import struct
+
+from ..errors import Unsupported
+from ..ir.program import (
+    Alloc,
+    ConstArg,
+    HostProgram,
+    IntArg,
+    IntListArg,
+    Launch,
+    OpCall,
+    Param,
+    TensorArg,
+    TensorListArg,
+)
+from . import intexpr
+from .values import Reader
+from .writer import literal
+
+_INT_TYPES = {"i1": "int8_t", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t", "u1": "uint8_t",
+              "u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t"}  # fmt: skip
+_INT_RANGES = {"i8": (-(2**7), 2**7 - 1), "i16": (-(2**15), 2**15 - 1), "i32": (-(2**31), 2**31 - 1),
+               "u8": (0, 2**8 - 1), "u16": (0, 2**16 - 1), "u32": (0, 2**32 - 1)}  # fmt: skip
+
+
+class HostWriter:
+    def __init__(self, reader: Reader, program: HostProgram, torch_numbers) -> None:
+        self.reader, self.out, self.tables, self.program = reader, reader.out, reader.tables, program
+        self.numbers = torch_numbers
+        self.handles: dict[str, str] = {}  # tensor name -> C expression of its handle
+        self.owned: list[str] = []  # C variables of owned handles
+        self.pointers: dict[str, str] = {}  # tensor name -> C variable with its data pointer, read before any effect
+        self.ints: dict[object, str] = {}  # expression -> C variable
+        self.declared: list[str] = []
+        self.max_params = self.max_ints = self.max_tensors = self.max_outs = 1
+        self.uses_launch = any(isinstance(op, Launch) for op in program.ops)
+        self._last_use = self._liveness()
+
+    # -- before the first effect -------------------------------------------------------------------------------------
+    def bind_inputs(self) -> None:
+        """Takes the graph's tensor inputs out of the call; misses where that fails."""
+        for item in self.program.inputs:
+            if item.meta is not None:
+                source = self.reader.source_of(item.expr)
+                if source is None:
+                    raise Unsupported("graph-input", f"{item.name} = {item.expr}")
+                self.handles[item.name] = f"{self.reader.tensor(source)}.impl"
+
+    def bind_symbols(self) -> None:
+        """One C variable per symbol and per int expression that the program uses; an overflow is a miss."""
+        wanted = [e for e in self._int_expressions() if not isinstance(e, int)]
+        symbols = sorted({s for e in wanted for s in e.free_symbols}, key=str)
+        for symbol in symbols:
+            place = self.program.symbols.get(symbol)
+            if place is None:
+                raise Unsupported("symbol", f"{symbol} is not bound by any input")
+            name = self._declare("int64_t", f"s_{symbol}")
+            self.out(f"{name} = {self._place(place)}")
+            self.ints[symbol] = name
+        for number, expr in enumerate(e for e in wanted if not e.is_Symbol):
+            name = self._declare("int64_t", f"e_{number}")
+            self.out(f"{name} = {intexpr.from_sympy(expr, self._symbol)}  # {expr}")
+            self.ints[expr] = name
+        if wanted:
+            self.out(f"if ovf: {self.reader.fail()}")
+
+    def preconditions(self, note) -> None:
+        """Of the launches: everything that is known before the first effect is checked here, as a miss. `note(text)`
+        opens a new guard number."""
+        seen = set()
+        for op in self.program.ops:
+            if not isinstance(op, Launch):
+                continue
+            for expr, value in op.equal:
+                self._require(note, seen, f"{op.kernel.name}: {expr} == {value}", f"{self.int(expr)} == {value}")
+            for expr, value in op.unequal:
+                self._require(note, seen, f"{op.kernel.name}: {expr} != {value}", f"{self.int(expr)} != {value}")
+            for param in op.params:
+                if param.tensor and param.value in self._input_names():
+                    if param.value not in self.pointers:
+                        pointer = self.pointers[param.value] = self._declare("void*", f"p_{param.value}")
+                        self.out(f"{pointer} = rt.data_ptr({self.handles[param.value]})")
+                    name = self.pointers[param.value]
+                    self._require(note, seen, f"{op.kernel.name}: {param.name} divisible by 16: {param.divisible}",
+                                  f"((<uintptr_t>{name}) & 15 == 0) == {int(bool(param.divisible))}")  # fmt: skip
+                elif not param.tensor and not isinstance(param.value, (int, float, bool)):
+                    self._int_precondition(note, seen, op, param)
+
+    def _int_precondition(self, note, seen, op: Launch, param: Param) -> None:
+        value = self.int(param.value)
+        if param.type in _INT_RANGES:
+            low, high = _INT_RANGES[param.type]
+            self._require(note, seen, f"{op.kernel.name}: {param.name} fits {param.type}",
+                          f"{literal(low)} <= {value} <= {literal(high)}")  # fmt: skip
+        elif param.type == "i64":
+            self._require(note, seen, f"{op.kernel.name}: {param.name} needs 64 bits",
+                          f"{value} < {literal(-(2**31))} or {value} > {literal(2**31 - 1)}")
+        else:
+            raise Unsupported("launch", f"symbolic argument {param.name!r} of type {param.type}")
+        if param.divisible is not None:
+            self._require(note, seen, f"{op.kernel.name}: {param.name} divisible by 16: {param.divisible}",
+                          f"({value} & 15 == 0) == {int(param.divisible)}")  # fmt: skip
+
+    def _require(self, note, seen: set, text: str, condition: str) -> None:
+        if condition not in seen:
+            seen.add(condition)
+            note(text)
+            self.out(f"if not ({condition}): {self.reader.fail()}")
+
+    # -- the program ---------------------------------------------------------------------------------------------------
+    def write(self) -> None:
+        for index, op in enumerate(self.program.ops):
+            self.out.comment(str(op))
+            if isinstance(op, Alloc):
+                self._alloc(op)
+            elif isinstance(op, OpCall):
+                self._call(op)
+            else:
+                self._launch(op)
+            self._release_dead(index)
+
+    def _alloc(self, op: Alloc) -> None:
+        meta = op.meta
+        handle = self._own(op.out)
+        for index, number in enumerate((*meta.sizes, *meta.strides)):
+            self.out(f"n[{index}] = {self.int(number)}")
+        rank = len(meta.sizes)
+        self.max_ints = max(self.max_ints, 2 * rank)
+        index = -1 if meta.device_index is None else meta.device_index
+        self.out(f"{handle} = rt.empty_strided({rank}, n, n + {rank}, {self.numbers.scalar_type(meta.dtype)}, "
+                 f"{self.numbers.device_type(meta.device_type)}, {index})  # {meta.dtype}")  # fmt: skip
+        self.out(f"if {handle} == NULL: break")
+
+    def _call(self, op: OpCall) -> None:
+        template, tensors, ints = [], [], []
+
+        def int_slot(value):
+            ints.append(value)
+            return ("i", len(ints) - 1)
+
+        for arg in op.args:
+            if isinstance(arg, TensorArg):
+                tensors.append(self.handles[arg.name])
+                template.append(("t", len(tensors) - 1))
+            elif isinstance(arg, IntArg):
+                template.append(("c", arg.value) if isinstance(arg.value, int) else int_slot(arg.value))
+            elif isinstance(arg, IntListArg):
+                items = [("c", v) if isinstance(v, int) else int_slot(v) for v in arg.values]
+                template.append(("il", items))
+            elif isinstance(arg, TensorListArg):
+                slots = []
+                for name in arg.names:
+                    slots.append(None if name is None else len(tensors))
+                    if name is not None:
+                        tensors.append(self.handles[name])
+                template.append(("tl", slots))
+            else:
+                template.append(("c", arg.value))
+        self.max_tensors, self.max_ints = max(self.max_tensors, len(tensors)), max(self.max_ints, len(ints))
+        self.max_outs = max(self.max_outs, len(op.outs))
+        for index, handle in enumerate(tensors):
+            self.out(f"a[{index}] = {handle}")
+        for index, value in enumerate(ints):
+            self.out(f"n[{index}] = {self.int(value)}")
+        site = self.tables.site(op.op, op.overload, tuple(template), len(op.outs))
+        self.out(f"if rt.op_call({site}, a, n, NULL, outs, NULL, NULL) != 0: break")
+        for index, name in enumerate(op.outs):
+            if name in self._last_use or name in self._output_names():
+                self.out(f"{self._own(name)} = outs[{index}]")
+            else:
+                self.out(f"rt.release(outs[{index}])")
+
+    def _launch(self, op: Launch) -> None:
+        kernel = self.tables.kernel(op.kernel)
+        late = []  # alignment of tensors that the program itself made
+        for param in op.params:
+            if param.tensor and param.value not in self.pointers:
+                pointer = self.pointers[param.value] = self._declare("void*", f"p_{param.value}")
+                self.out(f"{pointer} = rt.data_ptr({self.handles[param.value]})")
+            if param.tensor and param.value not in self._input_names():
+                name = self.pointers[param.value]
+                late.append(f"((<uintptr_t>{name}) & 15 == 0) == {int(bool(param.divisible))}")
+        count = 0
+        for param in op.params:
+            self.out(f"params[{count}] = {self._param(param)}")
+            count += 1
+        self.out(f"params[{count}] = &zero8  # global scratch")
+        self.out(f"params[{count + 1}] = &zero8  # profile scratch")
+        self.max_params = max(self.max_params, count + 2)
+        grid = ", ".join(self.int(g) for g in op.grid)
+        call = f"rt.launch(&{kernel}, &env, {grid}, params)"
+        if late:
+            self.out(f"status = {call} if {' and '.join(dict.fromkeys(late))} else 1")
+        else:
+            self.out(f"status = {call}")
+        self.out("if status < 0: status = TDH_ERROR; break")
+        with self.out.block("if status == 1:  # not this binary's launch: Triton's own launcher"):
+            tensors = [self.handles[name] for name in op.fallback_tensors]
+            for index, handle in enumerate(tensors):
+                self.out(f"a[{index}] = {handle}")
+            for index, value in enumerate(op.fallback_ints):
+                self.out(f"n[{index}] = {self.int(value)}")
+            self.max_tensors = max(self.max_tensors, len(tensors))
+            self.max_ints = max(self.max_ints, len(op.fallback_ints))
+            self.out("status = TDH_ERROR")
+            self.out(f"if rt.launch_python({self.tables.object(op.fallback)}, a, {len(tensors)}, n, "
+                     f"{len(op.fallback_ints)}) != 0: break")  # fmt: skip
+        self.out("status = TDH_ERROR")
+
+    def _param(self, param: Param) -> str:
+        """Address of the parameter's value."""
+        if param.tensor:
+            return f"&{self.pointers[param.value]}"
+        value = param.value
+        if isinstance(value, (bool, int)) and param.type in _INT_TYPES:
+            name = self._declare(_INT_TYPES[param.type], f"k_{param.name}")
+            self.out(f"{name} = {literal(int(value)) if not isinstance(value, bool) else int(value)}")
+            return f"&{name}"
+        if isinstance(value, (float, int)) and param.type in ("fp32", "fp64", "fp16", "bf16"):
+            c_type, bits = _float_bits(param.type, float(value))
+            name = self._declare(c_type, f"k_{param.name}")
+            self.out(f"{name} = {bits:#x}  # {value!r} as {param.type}")
+            return f"&{name}"
+        if param.type in _INT_TYPES:
+            name = self._declare(_INT_TYPES[param.type], f"k_{param.name}")
+            self.out(f"{name} = <{_INT_TYPES[param.type]}>{self.int(value)}")
+            return f"&{name}"
+        raise Unsupported("launch", f"parameter {param.name!r} of type {param.type} given {type(value).__name__}")
+
+    # -- helpers -------------------------------------------------------------------------------------------------------
+    def int(self, expr) -> str:
+        return literal(expr) if isinstance(expr, int) else self.ints[expr]
+
+    def _symbol(self, symbol) -> str:
+        return self.ints[symbol]
+
+    def _place(self, place: tuple) -> str:
+        kind, index, dim = place
+        item = self.program.inputs[index]
+        if kind == "input":
+            return self._scalar_input(item)
+        field = {"size": "sizes", "stride": "strides"}[kind]
+        return f"{self.handles[item.name].removesuffix('.impl')}.{field}[{dim}]"
+
+    def _scalar_input(self, item) -> str:
+        from ..ir import recipe as r
+
+        expr = item.expr
+        if isinstance(expr, (r.SizeOf, r.StrideOf, r.OffsetOf)):
+            source = self.reader.source_of(expr.tensor)
+            if source is not None:
+                tensor = self.reader.tensor(source)
+                if isinstance(expr, r.OffsetOf):
+                    return f"{tensor}.storage_offset"
+                return f"{tensor}.{'sizes' if isinstance(expr, r.SizeOf) else 'strides'}[{expr.dim}]"
+        source = self.reader.source_of(expr)
+        if source is None:
+            raise Unsupported("graph-input", f"{item.name} = {expr}")
+        return self.reader.int(source)
+
+    def _int_expressions(self) -> list:
+        found = []
+        for op in self.program.ops:
+            if isinstance(op, Alloc):
+                found += [*op.meta.sizes, *op.meta.strides]
+            elif isinstance(op, OpCall):
+                for arg in op.args:
+                    if isinstance(arg, IntArg):
+                        found.append(arg.value)
+                    elif isinstance(arg, IntListArg):
+                        found += arg.values
+            elif isinstance(op, Launch):
+                found += [*op.grid, *op.fallback_ints, *(e for e, _ in (*op.equal, *op.unequal))]
+                found += [p.value for p in op.params if not p.tensor]
+        found += [o for o in self.program.outputs if not isinstance(o, (str, ConstArg))]
+        unique = {}
+        for item in found:
+            if not isinstance(item, (int, float, bool, str)) and item is not None:
+                unique.setdefault(item, item)
+        return list(unique)
+
+    def _liveness(self) -> dict[str, int]:
+        last = {}
+        for index, op in enumerate(self.program.ops):
+            for name in op.reads():
+                last[name] = index
+        return last
+
+    def _release_dead(self, index: int) -> None:
+        outputs = self._output_names()
+        for name, handle in list(self.handles.items()):
+            if handle in self.owned and self._last_use.get(name, -1) == index and name not in outputs:
+                self.out(f"rt.release({handle})")
+                self.out(f"{handle} = NULL")
+
+    def _output_names(self) -> set[str]:
+        return {o for o in self.program.outputs if isinstance(o, str)}
+
+    def _input_names(self) -> set[str]:
+        return {i.name for i in self.program.inputs}
+
+    def _own(self, name: str) -> str:
+        handle = self._declare("void*", f"h_{name}")
+        self.handles[name] = handle
+        self.owned.append(handle)
+        return handle
+
+    def _declare(self, type_: str, name: str) -> str:
+        taken = {d.split()[-1] for d in self.declared}
+        unique, n = name, 1
+        while unique in taken:
+            n += 1
+            unique = f"{name}_{n}"
+        self.declared.append(f"{type_} {unique}")
+        return unique
+
+
+def _float_bits(type_: str, value: float) -> tuple[str, int]:
+    """Bits of a float parameter as Triton's launcher passes it. bf16 is the upper half of the fp32 value, cut off."""
+    if type_ == "fp64":
+        return "uint64_t", struct.unpack("<Q", struct.pack("<d", value))[0]
+    if type_ == "fp16":
+        try:
+            return "uint16_t", struct.unpack("<H", struct.pack("<e", value))[0]
+        except OverflowError:
+            raise Unsupported("launch", f"{value} does not fit fp16") from None
+    try:
+        bits = struct.unpack("<I", struct.pack("<f", value))[0]
+    except OverflowError:
+        raise Unsupported("launch", f"{value} does not fit fp32") from None
+    return ("uint32_t", bits) if type_ == "fp32" else ("uint16_t", bits >> 16)

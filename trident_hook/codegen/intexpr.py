@@ -1,0 +1,496 @@
+"""Integer and boolean expressions as C, with Python's meaning, over int64_t values.
+
+Two readers, one writer: `from_sympy` reads the expressions of PyTorch's ShapeEnv, `from_python` the text in which
+Dynamo prints shape guards. Arithmetic goes through the helpers of ext/rt/tdh_num.h, which note in a flag whatever does
+not fit 64 bits (and a division by zero): with the flag clear the value is Python's, with the flag set it means
+nothing. Operands that Python would not evaluate (`and`, `or`, a conditional) are not evaluated here either.
+
+What has no exact translation is refused (`Unsupported`)."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ..errors import Unsupported
+
+Dialect = Literal["cython", "c"]
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+_MAX_EXPONENT = 64  # tdh_pow multiplies that often; beyond it only -1, 0 and 1 would not overflow
+
+
+def from_sympy(expr, symbol_to_c: Callable, *, ovf: str = "ovf", dialect: Dialect = "cython") -> str:
+    """`expr` as a C expression; a boolean one yields a C boolean. `symbol_to_c(symbol)` is the C text of a symbol, of
+    type int64_t and without effects. `ovf` names an `int` variable, the overflow flag."""
+    return _SympyReader(_Writer(ovf, dialect), symbol_to_c).read(expr).text
+
+
+def from_python(
+    text: str,
+    resolve: Callable[[ast.AST], str | None],
+    *,
+    ovf: str = "ovf",
+    dialect: Dialect = "cython",
+    kind: Literal["bool", "int"] = "bool",
+) -> str:
+    """A guard as Dynamo prints it (or, with kind="int", an integer expression) as a C expression. `resolve(node)` is
+    the C text, of type int64_t and without effects, of a leaf such as `L['x'].size()[0]`; None if it is none."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except SyntaxError as error:
+        raise Unsupported("int-expr", f"not an expression: {text!r}") from error
+    value = _PythonReader(_Writer(ovf, dialect), resolve).read(tree.body)
+    if value.kind != kind:
+        raise Unsupported("int-expr", f"{text!r} is of kind {value.kind}, not {kind}")
+    return value.text
+
+
+def literal(value: int, *, dialect: Dialect = "cython") -> str:
+    """An int64_t constant. Refused if it does not fit."""
+    return _Writer("ovf", dialect).integer(value).text
+
+
+# --- the writer ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    text: str
+    kind: Literal["int", "bool"]
+    constant: int | None = None
+
+
+def _refuse(detail: str):
+    raise Unsupported("int-expr", detail)
+
+
+class _Writer:
+    """Builds C text from operands. Operands of the wrong kind are refused: Python's `True + 1` is not worth it."""
+
+    _COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">="))
+
+    def __init__(self, ovf: str, dialect: Dialect) -> None:
+        self.ovf, self.dialect = ovf, dialect
+
+    def leaf(self, text: str) -> _Value:
+        return _Value(text if re.fullmatch(r"\w+(\[\w+\]|\.\w+|->\w+)*", text) else f"({text})", "int")
+
+    def integer(self, value: int) -> _Value:
+        if not INT64_MIN <= value <= INT64_MAX:
+            _refuse(f"{value} does not fit 64 bits")
+        if -(2**31) < value < 2**31:  # an int literal in C and in Cython, and promoted wherever it is used
+            text = str(value) if value >= 0 else f"({value})"
+        elif value == INT64_MIN:  # no literal: it would be a negated 2**63
+            text = f"({self._wide(-INT64_MAX)} - 1)"
+        else:
+            text = self._wide(value)
+        return _Value(text, "int", value)
+
+    def _wide(self, value: int) -> str:
+        literal = f"<int64_t>{abs(value)}" if self.dialect == "cython" else f"INT64_C({abs(value)})"
+        return f"(-{literal})" if value < 0 else f"({literal})"
+
+    def truth(self, value: bool) -> _Value:
+        return _Value("1" if value else "0", "bool")
+
+    def _need(self, kind: str, values: Sequence[_Value]) -> None:
+        for value in values:
+            if value.kind != kind:
+                _refuse(f"{value.text} is of kind {value.kind} where {kind} is needed")
+
+    def integral(self, value: _Value) -> _Value:
+        self._need("int", (value,))
+        return value
+
+    def _call(self, name: str, *args: _Value, flag: bool = True) -> _Value:
+        self._need("int", args)
+        texts = [arg.text for arg in args] + ([f"&{self.ovf}"] if flag else [])
+        return _Value(f"{name}({', '.join(texts)})", "int")
+
+    def add(self, a: _Value, b: _Value) -> _Value:
+        return self._call("tdh_add", a, b)
+
+    def sub(self, a: _Value, b: _Value) -> _Value:
+        return self._call("tdh_sub", a, b)
+
+    def neg(self, a: _Value) -> _Value:
+        return self.integer(-a.constant) if a.constant is not None else self.sub(self.integer(0), a)
+
+    def mul(self, a: _Value, b: _Value) -> _Value:
+        return self._call("tdh_mul", a, b)
+
+    def floordiv(self, a: _Value, b: _Value) -> _Value:
+        return self._call("tdh_floordiv", a, b)
+
+    def mod(self, a: _Value, b: _Value) -> _Value:
+        return self._call("tdh_mod", a, b)
+
+    def ceildiv(self, a: _Value, b: _Value) -> _Value:
+        return self.neg(self.floordiv(self.neg(a), b))
+
+    def float_exact(self, a: _Value) -> _Value:
+        """`a`, noting an overflow unless it fits 53 bits. Python's `a / b` is the nearest float to the quotient. If
+        a has 53 bits, a quotient that is no integer is farther from any integer than half a float's spacing, so
+        rounding never reaches one and floor and ceil of the float are those of the quotient."""
+        if a.constant is not None and abs(a.constant) < 2**53:
+            return a
+        scale = self.integer(2**10)
+        return self.floordiv(self.mul(a, scale), scale)
+
+    def floor_of_true_division(self, a: _Value, b: _Value) -> _Value:
+        return self.floordiv(self.float_exact(a), b)
+
+    def ceil_of_true_division(self, a: _Value, b: _Value) -> _Value:
+        return self.ceildiv(self.float_exact(a), b)
+
+    def power(self, a: _Value, exponent: int | None) -> _Value:
+        if exponent is None or not 0 <= exponent <= _MAX_EXPONENT:
+            _refuse(f"power with exponent {exponent}")
+        return self._call("tdh_pow", a, self.integer(exponent))
+
+    def least(self, values: Sequence[_Value]) -> _Value:
+        return self._fold("tdh_min", values)
+
+    def greatest(self, values: Sequence[_Value]) -> _Value:
+        return self._fold("tdh_max", values)
+
+    def _fold(self, name: str, values: Sequence[_Value]) -> _Value:
+        if not values:
+            _refuse(f"{name} of nothing")
+        self._need("int", values)
+        result = values[0]
+        for value in values[1:]:
+            result = self._call(name, result, value, flag=False)
+        return result
+
+    def absolute(self, a: _Value) -> _Value:
+        return self.greatest([a, self.neg(a)])
+
+    def bitwise(self, operator: str, a: _Value, b: _Value) -> _Value:
+        self._need("int", (a, b))
+        return _Value(f"({a.text} {operator} {b.text})", "int")  # two's complement, as Python's endless one
+
+    def compare(self, a: _Value, operator: str, b: _Value) -> _Value:
+        if operator not in self._COMPARISONS:
+            _refuse(f"comparison {operator}")
+        self._need("int", (a, b))
+        return _Value(f"({a.text} {operator} {b.text})", "bool")
+
+    def all_of(self, values: Sequence[_Value]) -> _Value:
+        return self._join("and", "&&", values)
+
+    def any_of(self, values: Sequence[_Value]) -> _Value:
+        return self._join("or", "||", values)
+
+    def _join(self, cython: str, c: str, values: Sequence[_Value]) -> _Value:
+        self._need("bool", values)
+        if len(values) == 1:
+            return values[0]
+        word = cython if self.dialect == "cython" else c
+        return _Value(f"({f' {word} '.join(value.text for value in values)})", "bool")
+
+    def negation(self, a: _Value) -> _Value:
+        self._need("bool", (a,))
+        return _Value(f"(not {a.text})" if self.dialect == "cython" else f"(!{a.text})", "bool")
+
+    def choose(self, condition: _Value, then: _Value, otherwise: _Value) -> _Value:
+        self._need("bool", (condition,))
+        self._need("int", (then, otherwise))
+        if self.dialect == "cython":  # the casts keep Cython from finding a common type of its own
+            return _Value(f"(<int64_t>{then.text} if {condition.text} else <int64_t>{otherwise.text})", "int")
+        return _Value(f"({condition.text} ? (int64_t){then.text} : (int64_t){otherwise.text})", "int")
+
+
+# --- sympy -----------------------------------------------------------------------------------------------------------
+
+
+class _SympyReader:
+    """Finds a method by the names of the expression's class and its bases, so that torch's classes and sympy's are
+    told by name (`Mod`, `Min`) and PyTorch need not be imported here."""
+
+    def __init__(self, write: _Writer, symbol_to_c: Callable) -> None:
+        self.write, self.symbol_to_c = write, symbol_to_c
+
+    def read(self, expr) -> _Value:
+        for cls in type(expr).__mro__:
+            method = getattr(self, "read_" + cls.__name__, None)
+            if method is not None:
+                return method(expr)
+        return _refuse(f"{type(expr).__name__}: {expr}")
+
+    def all(self, exprs) -> list[_Value]:
+        return [self.read(expr) for expr in exprs]
+
+    def read_Symbol(self, expr) -> _Value:
+        if expr.is_integer is not True:
+            _refuse(f"{expr} is not known to be an integer")
+        return self.write.leaf(self.symbol_to_c(expr))
+
+    def read_Integer(self, expr) -> _Value:
+        return self.write.integer(int(expr))
+
+    read_int = read_Integer
+
+    def read_BooleanTrue(self, expr) -> _Value:
+        return self.write.truth(True)
+
+    def read_BooleanFalse(self, expr) -> _Value:
+        return self.write.truth(False)
+
+    def read_bool(self, expr) -> _Value:
+        return self.write.truth(expr)
+
+    def read_Add(self, expr) -> _Value:
+        positive = [term for term in expr.args if not self._negated(term)]
+        negative = [term for term in expr.args if self._negated(term)]
+        if positive:
+            total = self.read(positive[0])
+        else:
+            total = self.read(negative.pop(0))
+        for term in positive[1:]:
+            total = self.write.add(total, self.read(term))
+        for term in negative:
+            total = self.write.sub(total, self.read(-term))
+        return total
+
+    @staticmethod
+    def _negated(term) -> bool:
+        """Whether `a + term` is better written `a - (-term)`."""
+        coefficient = term.as_coeff_Mul()[0]
+        return bool(coefficient.is_Integer and INT64_MIN < int(coefficient) < 0)
+
+    def read_Mul(self, expr) -> _Value:
+        first, *others = expr.args
+        if not first.is_Integer:
+            return self._product(expr.args)
+        if first == -1:
+            return self.write.neg(self._product(others))
+        return self._product((*others, first))
+
+    def _product(self, factors) -> _Value:
+        result = self.read(factors[0])
+        for factor in factors[1:]:
+            result = self.write.mul(result, self.read(factor))
+        return result
+
+    def read_Pow(self, expr) -> _Value:
+        base, exponent = expr.args
+        return self.write.power(self.read(base), int(exponent) if exponent.is_Integer else None)
+
+    read_PowByNatural = read_Pow
+
+    def read_FloorDiv(self, expr) -> _Value:  # CleanDiv is a subclass
+        return self.write.floordiv(*self.all(expr.args))
+
+    def read_Mod(self, expr) -> _Value:
+        return self.write.mod(*self.all(expr.args))
+
+    read_PythonMod = read_Mod
+
+    def read_ModularIndexing(self, expr) -> _Value:
+        base, divisor, modulus = self.all(expr.args)
+        return self.write.mod(self.write.floordiv(base, divisor), modulus)
+
+    def read_FloorToInt(self, expr) -> _Value:
+        return self.write.floor_of_true_division(*self._true_division(expr))
+
+    def read_CeilToInt(self, expr) -> _Value:
+        return self.write.ceil_of_true_division(*self._true_division(expr))
+
+    def _true_division(self, expr) -> list[_Value]:
+        (quotient,) = expr.args
+        if type(quotient).__name__ != "IntTrueDiv":
+            _refuse(f"rounding of a float: {expr}")
+        return self.all(quotient.args)
+
+    def read_Min(self, expr) -> _Value:
+        return self.write.least(self.all(expr.args))
+
+    def read_Max(self, expr) -> _Value:
+        return self.write.greatest(self.all(expr.args))
+
+    def read_Abs(self, expr) -> _Value:
+        return self.write.absolute(self.read(expr.args[0]))
+
+    def read_Identity(self, expr) -> _Value:
+        return self.read(expr.args[0])
+
+    def read_BitwiseFn_bitwise_and(self, expr) -> _Value:
+        return self.write.bitwise("&", *self.all(expr.args))
+
+    def read_BitwiseFn_bitwise_or(self, expr) -> _Value:
+        return self.write.bitwise("|", *self.all(expr.args))
+
+    def read_BitwiseFn_bitwise_xor(self, expr) -> _Value:
+        return self.write.bitwise("^", *self.all(expr.args))
+
+    def read_Where(self, expr) -> _Value:
+        return self.write.choose(*self.all(expr.args))
+
+    def read_Piecewise(self, expr) -> _Value:
+        *cases, (default, condition) = expr.args
+        if condition != True:  # noqa: E712  sympy's true
+            _refuse(f"no default in {expr}")
+        result = self.read(default)
+        for value, condition in reversed(cases):
+            result = self.write.choose(self.read(condition), self.read(value), result)
+        return result
+
+    def read_Relational(self, expr) -> _Value:
+        return self.write.compare(self.read(expr.lhs), expr.rel_op, self.read(expr.rhs))
+
+    def read_And(self, expr) -> _Value:
+        return self.write.all_of(self.all(expr.args))
+
+    def read_Or(self, expr) -> _Value:
+        return self.write.any_of(self.all(expr.args))
+
+    def read_Not(self, expr) -> _Value:
+        return self.write.negation(self.read(expr.args[0]))
+
+
+# --- Python text -----------------------------------------------------------------------------------------------------
+
+
+class _PythonReader:
+    def __init__(self, write: _Writer, resolve: Callable[[ast.AST], str | None]) -> None:
+        self.write, self.resolve = write, resolve
+
+    def read(self, node: ast.AST) -> _Value:
+        method = getattr(self, "read_" + type(node).__name__, None)
+        if method is None:
+            return self.leaf(node)
+        return method(node)
+
+    def all(self, nodes) -> list[_Value]:
+        return [self.read(node) for node in nodes]
+
+    def leaf(self, node: ast.AST) -> _Value:
+        text = self.resolve(node)
+        if text is None:
+            _refuse(f"no translation of {ast.unparse(node)}")
+        return self.write.leaf(text)
+
+    def read_Constant(self, node: ast.Constant) -> _Value:
+        if isinstance(node.value, bool):
+            return self.write.truth(node.value)
+        if isinstance(node.value, int):
+            return self.write.integer(node.value)
+        return _refuse(f"constant {node.value!r}")
+
+    def read_BoolOp(self, node: ast.BoolOp) -> _Value:
+        values = self.all(node.values)
+        return self.write.all_of(values) if isinstance(node.op, ast.And) else self.write.any_of(values)
+
+    def read_UnaryOp(self, node: ast.UnaryOp) -> _Value:
+        # -9223372036854775808 is one literal to us, though 9223372036854775808 would not fit.
+        if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant) and type(node.operand.value) is int:
+            return self.write.integer(-node.operand.value)
+        operand = self.read(node.operand)
+        if isinstance(node.op, ast.USub):
+            return self.write.neg(operand)
+        if isinstance(node.op, ast.Not):
+            return self.write.negation(operand)
+        if isinstance(node.op, ast.UAdd) and operand.kind == "int":
+            return operand
+        return _refuse(ast.unparse(node))
+
+    def read_BinOp(self, node: ast.BinOp) -> _Value:
+        if isinstance(node.op, ast.Div):
+            _refuse(f"true division outside floor and ceil: {ast.unparse(node)}")
+        left, right = self.read(node.left), self.read(node.right)
+        match node.op:
+            case ast.Add():
+                return self.write.add(left, right)
+            case ast.Sub():
+                return self.write.sub(left, right)
+            case ast.Mult():
+                return self.write.mul(left, right)
+            case ast.FloorDiv():
+                return self.write.floordiv(left, right)
+            case ast.Mod():
+                return self.write.mod(left, right)
+            case ast.Pow():
+                return self.write.power(left, right.constant)
+            case ast.BitAnd():
+                return self.write.bitwise("&", left, right)
+            case ast.BitOr():
+                return self.write.bitwise("|", left, right)
+            case ast.BitXor():
+                return self.write.bitwise("^", left, right)
+        return _refuse(ast.unparse(node))
+
+    _OPERATORS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+
+    def read_Compare(self, node: ast.Compare) -> _Value:
+        values = self.all((node.left, *node.comparators))
+        links = []
+        for left, operator, right in zip(values, node.ops, values[1:]):
+            if type(operator) not in self._OPERATORS:
+                _refuse(ast.unparse(node))
+            links.append(self.write.compare(left, self._OPERATORS[type(operator)], right))
+        return self.write.all_of(links)
+
+    def read_IfExp(self, node: ast.IfExp) -> _Value:
+        return self.write.choose(*self.all((node.test, node.body, node.orelse)))
+
+    def read_Call(self, node: ast.Call) -> _Value:
+        text = self.resolve(node)
+        if text is not None:
+            return self.write.leaf(text)
+        name = ast.unparse(node.func)
+        if name not in _FUNCTIONS or node.keywords or any(isinstance(arg, ast.Starred) for arg in node.args):
+            _refuse(f"no translation of {ast.unparse(node)}")
+        accepted, method = _FUNCTIONS[name]
+        if accepted is not None and len(node.args) != accepted:
+            _refuse(f"{len(node.args)} arguments in {ast.unparse(node)}")
+        return method(self, node.args)
+
+    def rounded(self, args, round_: Callable[[_Value, _Value], _Value]) -> _Value:
+        (arg,) = args
+        if isinstance(arg, ast.BinOp) and isinstance(arg.op, ast.Div):
+            return round_(self.read(arg.left), self.read(arg.right))
+        value = self.read(arg)
+        return self.write.integral(value)
+
+    def compared(self, args, operator: str) -> _Value:
+        left, right = self.all(args)
+        return self.write.compare(left, operator, right)
+
+
+def _several(method: str):
+    def read(reader: _PythonReader, args) -> _Value:
+        if len(args) < 2:
+            _refuse(f"{method} of {len(args)} values")  # of one: an iterable in Python
+        return getattr(reader.write, method)(reader.all(args))
+
+    return read
+
+
+#: Functions of guard text: how many arguments (None: two or more), and how they are read.
+_FUNCTIONS: dict[str, tuple[int | None, Callable[[_PythonReader, list], _Value]]] = {
+    **dict.fromkeys(("min", "Min", "torch.sym_min"), (None, _several("least"))),
+    **dict.fromkeys(("max", "Max", "torch.sym_max"), (None, _several("greatest"))),
+    **dict.fromkeys(("abs", "Abs"), (1, lambda reader, args: reader.write.absolute(reader.read(args[0])))),
+    **dict.fromkeys(
+        ("math.floor", "__math_floor", "FloorToInt"),
+        (1, lambda reader, args: reader.rounded(args, reader.write.floor_of_true_division)),
+    ),
+    **dict.fromkeys(
+        ("math.ceil", "__math_ceil", "CeilToInt"),
+        (1, lambda reader, args: reader.rounded(args, reader.write.ceil_of_true_division)),
+    ),
+    **dict.fromkeys(("FloorDiv", "CleanDiv"), (2, lambda reader, args: reader.write.floordiv(*reader.all(args)))),
+    **dict.fromkeys(("Mod", "PythonMod"), (2, lambda reader, args: reader.write.mod(*reader.all(args)))),
+    "CeilDiv": (2, lambda reader, args: reader.write.ceildiv(*reader.all(args))),
+    "Identity": (1, lambda reader, args: reader.read(args[0])),
+    "Eq": (2, lambda reader, args: reader.compared(args, "==")),
+    "Ne": (2, lambda reader, args: reader.compared(args, "!=")),
+    "Not": (1, lambda reader, args: reader.write.negation(reader.read(args[0]))),
+    "And": (None, _several("all_of")),
+    "Or": (None, _several("any_of")),
+}

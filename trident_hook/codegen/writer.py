@@ -1,0 +1,70 @@
+"""Text with indentation, and the tables that a module's functions share."""
+
+from __future__ import annotations
+
+import contextlib
+
+from ..ir.objects import ObjectKey
+
+
+class Lines:
+    def __init__(self, indent: int = 0) -> None:
+        self.lines: list[str] = []
+        self.indent = indent
+
+    def __call__(self, text: str = "") -> None:
+        self.lines.append("    " * self.indent + text if text else "")
+
+    def comment(self, text: str) -> None:
+        """A comment, on one line: whatever a guard or an operator prints."""
+        text = " ".join(text.split())
+        self(f"# {text if len(text) <= 160 else text[:157] + '...'}")
+
+    @contextlib.contextmanager
+    def block(self, head: str):
+        self(head)
+        self.indent += 1
+        yield
+        self.indent -= 1
+
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+
+class Tables:
+    """Objects, operator sites and kernels of a module, each stored once."""
+
+    def __init__(self) -> None:
+        self.objects: list = []
+        self._object_index: dict = {}
+        self.sites: list[tuple] = []  # (op, overload, template, number of tensor results)
+        self.kernels: list = []
+
+    def object(self, value) -> str:
+        """C expression of a Python object that `bind` is given."""
+        if isinstance(value, ObjectKey):
+            value = value.value
+        key = (type(value), value) if isinstance(value, (str, int)) else id(value)
+        index = self._object_index.get(key)
+        if index is None:
+            index = self._object_index[key] = len(self.objects)
+            self.objects.append(value)
+        return f"obj[{index}]"
+
+    def site(self, op: str, overload: str, template: tuple, n_outs: int) -> str:
+        self.sites.append((op, overload, template, n_outs))
+        return f"site[{len(self.sites) - 1}]"
+
+    def kernel(self, kernel) -> str:
+        for index, known in enumerate(self.kernels):
+            if known == kernel:
+                return f"kernel_{index}"
+        self.kernels.append(kernel)
+        return f"kernel_{len(self.kernels) - 1}"
+
+
+def literal(value: int) -> str:
+    """A 64-bit int constant in Cython."""
+    if not -(2**63) <= value < 2**63:
+        raise OverflowError(f"{value} does not fit 64 bits")
+    return "(<int64_t>-9223372036854775807 - 1)" if value == -(2**63) else str(value)

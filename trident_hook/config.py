@@ -1,0 +1,106 @@
+"""Settings: typed, read from the environment once, changed from Python at any time."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from .errors import ConfigError
+
+_BUILD_MODES = ("background", "sync")
+LOG_CHANNELS = ("hook", "capture", "guards", "codegen", "build", "launch")
+
+
+def _env_flag(name: str) -> bool:
+    value = os.environ.get(name, "").strip().lower()
+    if value in ("", "0", "false", "no", "off"):
+        return False
+    if value in ("1", "true", "yes", "on"):
+        return True
+    raise ConfigError(f"{name}={value!r}", "1 or 0", f"Unset {name}, or set it to 1 or 0.")
+
+
+def _env_int(name: str, default: int, least: int) -> int:
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return default
+    try:
+        value = int(text)
+    except ValueError:
+        value = least - 1
+    if value < least:
+        raise ConfigError(f"{name}={text!r}", f"an integer of at least {least}", f"Unset {name}, or correct it.")
+    return value
+
+
+def _env_choice(name: str, default: str, allowed: tuple[str, ...]) -> str:
+    value = os.environ.get(name, "").strip() or default
+    if value not in allowed:
+        raise ConfigError(f"{name}={value!r}", " or ".join(map(repr, allowed)), f"Unset {name}, or correct it.")
+    return value
+
+
+def _env_logs() -> frozenset[str]:
+    names = [n.strip() for n in os.environ.get("TRIDENT_HOOK_LOGS", "").split(",") if n.strip()]
+    for name in names:
+        if name != "all" and name not in LOG_CHANNELS:
+            raise ConfigError(f"TRIDENT_HOOK_LOGS names {name!r}", f"names out of {', '.join(LOG_CHANNELS)}, all",
+                              "Correct the list, separated by commas.")  # fmt: skip
+    return frozenset(LOG_CHANNELS if "all" in names else names)
+
+
+def default_cache_dir() -> Path:
+    """$TRIDENT_HOOK_CACHE_DIR, else a folder of the user's cache folder."""
+    explicit = os.environ.get("TRIDENT_HOOK_CACHE_DIR")
+    if explicit:
+        return Path(explicit)
+    base = os.environ.get("XDG_CACHE_HOME") or (Path.home() / ".cache" if os.path.expanduser("~") != "~" else None)
+    if base is None:
+        base = Path(tempfile.gettempdir()) / f"cache-{os.getuid()}"
+    return Path(base) / "trident_hook"
+
+
+class Config:
+    """The settings of the process, as attributes of `trident_hook.config`.
+
+    build: "background" (the default; TRIDENT_HOOK_BUILD) builds modules on a worker thread while Dynamo's own cache
+        serves the function; "sync" builds before the missing call returns.
+    limit: most specializations a function may have before the rest of its calls keep their previous path
+        (TRIDENT_HOOK_LIMIT; default 8, Dynamo's own limit).
+    rebuilds: most rebuilds of a function's module (TRIDENT_HOOK_REBUILDS; default 64).
+    cache_dir: folder of compiled modules (TRIDENT_HOOK_CACHE_DIR).
+    cache: False never reads or writes that folder (TRIDENT_HOOK_NO_CACHE=1).
+    """
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "build", _env_choice("TRIDENT_HOOK_BUILD", "background", _BUILD_MODES))
+        object.__setattr__(self, "limit", _env_int("TRIDENT_HOOK_LIMIT", 8, 1))
+        object.__setattr__(self, "rebuilds", _env_int("TRIDENT_HOOK_REBUILDS", 64, 1))
+        object.__setattr__(self, "cache_dir", default_cache_dir())
+        object.__setattr__(self, "cache", not _env_flag("TRIDENT_HOOK_NO_CACHE"))
+        object.__setattr__(self, "logs", _env_logs())
+
+    @property
+    def disabled(self) -> bool:
+        """TRIDENT_HOOK_DISABLE=1, read at every use: it always wins."""
+        return _env_flag("TRIDENT_HOOK_DISABLE")
+
+    def __setattr__(self, name: str, value) -> None:
+        if name == "build" and value not in _BUILD_MODES:
+            raise ConfigError(f"config.build = {value!r}", " or ".join(map(repr, _BUILD_MODES)), "Set one of these.")
+        if name in ("limit", "rebuilds") and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+            raise ConfigError(f"config.{name} = {value!r}", "a positive integer", "Set one.")
+        if name == "cache_dir":
+            value = Path(value)
+        if name == "logs":
+            value = frozenset(value)
+        if name not in self.__dict__:
+            raise ConfigError(f"config.{name}", "one of " + ", ".join(sorted(self.__dict__)), "Correct the name.")
+        object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return "Config(" + ", ".join(f"{k}={v!r}" for k, v in self.__dict__.items()) + ")"
+
+
+config = Config()

@@ -1,0 +1,127 @@
+"""What people read: the state of the hook, and all that is known of one function."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from . import _core, api
+from .config import config
+
+
+@dataclass(frozen=True)
+class Status:
+    hook: str  # off, on, aside (nothing left to discover), covered (another evaluator sits above)
+    enabled: bool
+    off_reason: str | None
+    functions: int
+    python: str
+    torch: str
+    triton: str
+    abi: int
+    cache_dir: str
+    build: str
+
+    def __str__(self) -> str:
+        head = f"trident_hook is {'enabled' if self.enabled else 'not enabled'}; hook {self.hook}"
+        if self.off_reason:
+            head += f"; off because {self.off_reason}"
+        return (
+            f"{head}\n  {self.functions} function(s) known, builds: {self.build}, cache: {self.cache_dir}\n"
+            f"  CPython {self.python}, PyTorch {self.torch}, Triton {self.triton}, ABI {self.abi}"
+        )
+
+
+def status() -> Status:
+    """The state of the hook in this process, and the versions it runs with."""
+    import torch
+
+    triton = sys.modules.get("triton")
+    return Status(
+        hook=_core.hook_state(),
+        enabled=api._selection is not None,
+        off_reason=api.off_reason(),
+        functions=_core.live_counts()["entries"],
+        python=sys.version.split()[0],
+        torch=torch.__version__,
+        triton=getattr(triton, "__version__", "not imported"),
+        abi=_core.abi_version,
+        cache_dir=str(config.cache_dir),
+        build=config.build,
+    )
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Everything known of one function. `counts`: hits, misses, errors, bypasses, delegated, python."""
+
+    name: str
+    known: bool
+    specializations: tuple
+    counts: dict
+    refusals: dict  # "slug: detail" -> how often
+    refused: str | None
+    full: bool
+    last_miss: str
+    guards: tuple  # per specialization the texts of its checks, in the order they are made
+    source: str  # the generated Cython module
+    builds: int
+    build_seconds: float
+    served_after: float | None
+
+    def __str__(self) -> str:
+        if not self.known:
+            return f"{self.name} is not served: no call of it was seen since enable(), and it is not under jit()"
+        c = self.counts
+        lines = [
+            self.name,
+            f"  {c['hits']} hits, {c['misses']} misses, {c['errors']} errors, {c['bypasses']} bypasses, "
+            f"{c['delegated']} to Dynamo, {c['python']} to plain Python",
+        ]
+        if self.refused:
+            lines.append(f"  left alone: {self.refused}")
+        if self.full:
+            lines.append("  at its limit: calls that no specialization serves run as plain Python")
+        lines += [f"  refused {n} time(s): {reason}" for reason, n in self.refusals.items()]
+        lines.append(f"  last miss: {self.last_miss}")
+        lines.append(f"  {self.builds} build(s), {self.build_seconds:.2f} s")
+        for number, (spec, guards) in enumerate(zip(self.specializations, self.guards, strict=False)):
+            lines.append(f"  specialization {number}")
+            lines += [f"    guard {i}: {text}" for i, text in enumerate(guards)]
+            lines += [f"    {line}" for line in str(spec.program).splitlines()]
+            lines += [f"    {line}" for line in str(spec.recipe).splitlines()]
+        if self.source:
+            lines.append("  generated source: explain(fn).source")
+        return "\n".join(lines)
+
+
+_NOTHING = {"hits": 0, "misses": 0, "errors": 0, "bypasses": 0, "delegated": 0, "python": 0, "frame_hits": 0, "call_hits": 0}
+
+
+def explain(fn) -> Explanation:
+    """All that is known of a function (or of what `jit` made of it). Print it."""
+    record = api.find_record(fn)
+    name = getattr(fn, "__qualname__", repr(fn))
+    if record is None:
+        return Explanation(name, False, (), dict(_NOTHING), {}, None, False, "none", (), "", 0, 0.0, None)
+    return Explanation(
+        name=record.name,
+        known=True,
+        specializations=tuple(record.specializations),
+        counts=record.counts(),
+        refusals={f"{slug}: {detail}" if detail else slug: n for (slug, detail), n in record.refusals.items()},
+        refused=record.refused,
+        full=record.full,
+        last_miss=record.explain_miss(),
+        guards=tuple(tuple(t) for t in record.guard_texts),
+        source=record.source,
+        builds=record.builds,
+        build_seconds=record.build_seconds,
+        served_after=record.served_after,
+    )
+
+
+def counts(fn) -> dict:
+    """How the calls of a function went: hits, misses, errors, bypasses, delegated (to Dynamo), python."""
+    record = api.find_record(fn)
+    return dict(_NOTHING) if record is None else record.counts()

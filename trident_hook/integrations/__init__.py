@@ -1,0 +1,1 @@
+"""Launcher adapters of libraries, one file each."""

@@ -1,0 +1,92 @@
+"""Guards: what must hold for a specialization to be reused. One class, told apart by `kind`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .source import Source
+
+#: Every kind that the code generator knows, with its arguments.
+KINDS = {
+    "tensor": "TensorFacts",
+    "type": "the exact type (object)",
+    "id": "the object itself",
+    "equals": "a constant of the same exact type",
+    "none": "",
+    "not_none": "",
+    "true": "",
+    "false": "",
+    "nan": "",
+    "length": "a length of a list or tuple (or another sized object)",
+    "dict_length": "number of keys",
+    "dict_contains": "(wanted: bool, key)",
+    "no_attr": "attribute name that must be absent",
+    "no_dynamic_indices": "the tensor was not given dynamic dimensions by mark_dynamic",
+    "mapping_keys": "list of keys in order",
+    "distinct": "names of sources: the tensors must be distinct objects (source: the first)",
+    "same": "a source: both must be the same object",
+    "shape": "text of a Python expression over sizes, strides, offsets and ints",
+    "default_device": "torch.utils._device.CURRENT_DEVICE",
+    "residual": "(leaf guard object): called with the value",
+}
+
+
+@dataclass(frozen=True)
+class TensorFacts:
+    """What a tensor guard compares. A size or stride of None is not compared (dynamic)."""
+
+    type_: type
+    keys: int  # raw dispatch key set after the thread's included and excluded sets
+    dtype: object  # torch.dtype
+    device_type: str
+    device_index: int | None
+    requires_grad: bool
+    sizes: tuple
+    strides: tuple
+
+    def __str__(self) -> str:
+        device = self.device_type if self.device_index is None else f"{self.device_type}:{self.device_index}"
+        sizes = ", ".join("?" if s is None else str(s) for s in self.sizes)
+        strides = ", ".join("?" if s is None else str(s) for s in self.strides)
+        grad = ", requires_grad" if self.requires_grad else ""
+        return f"{self.type_.__name__}({self.dtype}, {device}, size=({sizes}), stride=({strides}){grad})"
+
+
+@dataclass(frozen=True)
+class Guard:
+    kind: str
+    source: Source
+    arg: object = None
+    text: str = ""  # Dynamo's text of the guard, without the user's source line
+
+    @property
+    def class_(self) -> str:
+        """'input', 'state' or 'env': what the guard depends on."""
+        if self.kind == "default_device":
+            return "state"
+        if self.kind in ("distinct", "same", "shape"):
+            return "input"
+        return "input" if self.source.is_input else "env"
+
+    def __str__(self) -> str:
+        source, arg = str(self.source), self.arg
+        texts = {
+            "tensor": lambda: f"{source} is {arg}",
+            "type": lambda: f"type({source}) is {arg}",
+            "id": lambda: f"{source} is {arg}",
+            "equals": lambda: f"{source} == {arg}",
+            "none": lambda: f"{source} is None",
+            "not_none": lambda: f"{source} is not None",
+            "true": lambda: f"{source} is True",
+            "false": lambda: f"{source} is False",
+            "nan": lambda: f"{source} is nan",
+            "length": lambda: f"len({source}) == {arg}",
+            "dict_length": lambda: f"len({source}) == {arg}",
+            "dict_contains": lambda: f"{arg[1]!r} {'in' if arg[0] else 'not in'} {source}",
+            "no_attr": lambda: f"not hasattr({source}, {arg!r})",
+            "distinct": lambda: "distinct tensors: " + ", ".join(map(str, arg)),
+            "same": lambda: f"{source} is {arg}",
+            "shape": lambda: arg,
+            "default_device": lambda: f"the default device is {arg}",
+        }
+        return texts.get(self.kind, lambda: f"{self.kind} of {source}: {self.text}")()

@@ -1,0 +1,170 @@
+"""The host program of a specialization: what is done between the guards and the return recipe, in order.
+
+Integers are Python ints, or sympy expressions over the symbols of the capture (`Symbols`). Tensors are named by the
+node of the normalised graph that made them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class TensorMeta:
+    """What is known of a tensor when the program is built. Sizes and strides are ints or sympy expressions."""
+
+    sizes: tuple
+    strides: tuple
+    dtype: object
+    device_type: str
+    device_index: int | None
+    requires_grad: bool = False
+
+
+@dataclass(frozen=True)
+class Alloc:
+    """A plain allocation with known sizes and strides."""
+
+    out: str
+    meta: TensorMeta
+    text: str
+
+    def reads(self) -> tuple[str, ...]:
+        return ()
+
+    def writes(self) -> tuple[str, ...]:
+        return (self.out,)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class TensorArg:
+    name: str
+
+
+@dataclass(frozen=True)
+class IntArg:
+    """An int argument: a Python int or a sympy expression."""
+
+    value: object
+
+
+@dataclass(frozen=True)
+class IntListArg:
+    values: tuple
+
+
+@dataclass(frozen=True)
+class TensorListArg:
+    names: tuple  # of str or None
+
+
+@dataclass(frozen=True)
+class ConstArg:
+    value: object
+
+
+@dataclass(frozen=True)
+class OpCall:
+    """A call of a registered operator through PyTorch's dispatcher. `args` has one entry per schema argument;
+    `outs` one per tensor result, None for one that is not used and undefined."""
+
+    op: str  # "aten::add"
+    overload: str  # "Tensor", "" for the default
+    args: tuple
+    outs: tuple
+    int_outs: tuple = ()  # sympy symbols that get the int results
+    text: str = ""
+
+    def reads(self) -> tuple[str, ...]:
+        names = []
+        for arg in self.args:
+            if isinstance(arg, TensorArg):
+                names.append(arg.name)
+            elif isinstance(arg, TensorListArg):
+                names.extend(n for n in arg.names if n is not None)
+        return tuple(names)
+
+    def writes(self) -> tuple[str, ...]:
+        return tuple(out for out in self.outs if out is not None)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Param:
+    """One parameter of a kernel as it is passed. `value`: a tensor name, an int expression, a float or a bool.
+
+    `divisible` is Triton's divisibility-by-16 class of a pointer or int ("D"), None where Triton has none."""
+
+    name: str
+    type: str  # Triton's signature type: "*fp32", "i32", "i64", "u64", "fp32", "u1", ...
+    value: object
+    divisible: bool | None = None
+    tensor: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type} = {self.value}"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A compiled Triton kernel: the CUBIN and what a launch of it needs."""
+
+    name: str
+    cubin: bytes = field(repr=False)
+    digest: str
+    shared: int
+    threads: int
+    num_ctas: int
+    pdl: bool
+    cooperative: bool
+
+
+@dataclass(frozen=True)
+class Launch:
+    kernel: Kernel
+    grid: tuple  # three int expressions
+    params: tuple[Param, ...]
+    fallback: object  # ObjectKey of the Python launcher, called where a precondition fails after the first effect
+    fallback_tensors: tuple[str, ...]
+    fallback_ints: tuple
+    equal: tuple = ()  # (expression, int): ints that are baked into the binary or that the launcher was chosen by
+    unequal: tuple = ()  # (expression, int): ints that must not have this value
+    text: str = ""
+
+    def reads(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*(p.value for p in self.params if p.tensor), *self.fallback_tensors)))
+
+    def writes(self) -> tuple[str, ...]:
+        return ()
+
+    def __str__(self) -> str:
+        grid = ", ".join(str(g) for g in self.grid)
+        return f"launch {self.kernel.name}<<<({grid}), {self.kernel.threads}>>>({', '.join(map(str, self.params))})"
+
+
+@dataclass(frozen=True)
+class Input:
+    """A graph input. `expr` (a recipe expression) says how it is taken out of the call."""
+
+    name: str
+    expr: object
+    meta: TensorMeta | None  # None for an int
+    symbol: object = None  # the sympy symbol of an int input
+
+
+@dataclass(frozen=True)
+class HostProgram:
+    inputs: tuple[Input, ...]
+    ops: tuple
+    outputs: tuple  # tensor names, int expressions, or ConstArg, in the order of the graph's outputs
+    symbols: dict  # sympy symbol -> ("size"|"stride"|"offset", input index, dim) or ("input", input index)
+
+    def __str__(self) -> str:
+        lines = [f"input {i.name} = {i.expr}" for i in self.inputs]
+        lines += [str(op) for op in self.ops]
+        lines.append("return " + ", ".join(map(str, self.outputs)))
+        return "\n".join(lines)

@@ -1,0 +1,214 @@
+"""What is known of one function: its specializations, its module, its refusals. The doors ask it on a miss."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections import Counter
+from dataclasses import dataclass, field
+
+from . import _core
+from .build import loader, worker
+from .codegen.module import generate
+from .config import config
+from .errors import BuildError, Unsupported
+from .ir.objects import ObjectKey
+from .ir.source import Source
+from .logs import log
+
+#: Refusals that say something about one call, not about the function: they end it only when they keep coming.
+_ABOUT_THE_CALL = ("no-graph", "state", "dynamo-error")
+_TRIES = 3
+
+
+@dataclass
+class FunctionRecord:
+    """One per code object. `code` is what the doors look up; the record must not keep the function alive."""
+
+    code: object
+    name: str
+    specializations: list = field(default_factory=list)
+    guard_texts: list = field(default_factory=list)
+    source: str = ""
+    refusals: Counter = field(default_factory=Counter)  # (slug, detail) -> how often
+    refused: str | None = None  # why the function is left alone for good
+    full: bool = False  # over its budget: its module stays, the rest keeps its previous path
+    last_miss: tuple[int, int] | None = None
+    builds: int = 0
+    build_seconds: float = 0.0
+    build_error: str | None = None
+    first_call: float | None = None
+    served_after: float | None = None  # seconds from the first miss to the first module in place
+    _captures: int = 0
+    _fresh: list = field(default_factory=list)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _queued: bool = False
+
+    # -- what the doors call (see ext/door) ------------------------------------------------------------------------
+    def before_miss(self, door: str, spec: int, guard: int):
+        """The Dynamo callback for a call that no specialization serves, or None for the plain function."""
+        if spec >= 0:
+            self.last_miss = (spec, guard)
+            log("guards", "%s missed: %s", self.name, self.explain_miss())
+        if self.first_call is None:
+            self.first_call = time.perf_counter()
+        if self.full or config.disabled or _is_capturing() or any(_hooks_on()):
+            return None
+        return _callback()
+
+    def after_miss(self) -> None:
+        """The missed call has returned: what it taught is built, now or in the background."""
+        with self._lock:
+            if not self._fresh:
+                return
+            if config.build == "sync":
+                self._build()
+            elif not self._queued:
+                self._queued = True
+                worker.submit(self._build)
+
+    # -- what capture calls ----------------------------------------------------------------------------------------
+    def next_index(self) -> int:
+        self._captures += 1
+        return self._captures - 1
+
+    def learned(self, spec) -> None:
+        with self._lock:
+            self._fresh.append(spec)
+        log("capture", "%s", spec)
+
+    def failed(self, refusal: Unsupported) -> None:
+        """A capture that led to nothing. A function that has nothing else is left alone from then on."""
+        with self._lock:
+            self.refusals[(refusal.slug, refusal.detail)] += 1
+            log("capture", "%s refused: %s", self.name, refusal)
+            about_the_call = refusal.slug in _ABOUT_THE_CALL
+            tries = sum(n for (slug, _), n in self.refusals.items() if (slug in _ABOUT_THE_CALL) == about_the_call)
+            if about_the_call and tries < _TRIES:
+                return
+            if self.specializations or self._fresh:
+                if tries >= _TRIES:
+                    self._over_budget(f"{tries} of its calls could not be captured ({refusal})")
+                return
+            self.refuse(str(refusal))
+
+    def refuse(self, reason: str) -> None:
+        self.refused = reason
+        _core.entry_state_set(self.code, _core.REFUSED)
+        _forget_dynamo(self.code)
+
+    # -- building --------------------------------------------------------------------------------------------------
+    def _build(self) -> None:
+        with self._lock:
+            self._queued = False
+            fresh, self._fresh = self._fresh, []
+            room = config.limit - len(self.specializations)
+            wanted = [*self.specializations, *_without_known(fresh, self.specializations)[:room]]
+            if len(wanted) == len(self.specializations):
+                return self._over_budget(f"it already has {len(wanted)} specialization(s), none of which holds")
+            started = time.perf_counter()
+            try:
+                generated = generate(wanted, ambient_lists())
+                module = loader.LoadedScm(generated)
+            except Unsupported as refusal:
+                return self.failed(refusal)
+            except Exception as error:
+                self.build_error = f"{type(error).__name__}: {error}"
+                kind = "build" if isinstance(error, BuildError) else "internal"
+                log("build", "%s: %s", self.name, self.build_error)
+                return self.failed(Unsupported(kind, self.build_error.splitlines()[0]))
+            self.specializations, self.guard_texts = wanted, generated.guard_texts
+            self.source = generated.source
+            _core.entry_scm_set(self.code, module)
+            _forget_dynamo(self.code)
+            self.builds += 1
+            self.build_seconds += time.perf_counter() - started
+            if self.served_after is None and self.first_call is not None:
+                self.served_after = time.perf_counter() - self.first_call
+            log("build", "%s: %d specialization(s) in %.3f s", self.name, len(wanted), time.perf_counter() - started)
+            if len(wanted) >= config.limit or self.builds >= config.rebuilds:
+                self.full = True  # said only if a call misses: see before_miss
+
+    def _over_budget(self, why: str) -> None:
+        if not self.full:
+            self.full = True
+            warnings.warn(
+                f"trident_hook: {self.name} keeps what it has and sends its other calls to plain Python: {why}. "
+                f"Last miss: {self.explain_miss()}. See trident_hook.explain().", stacklevel=2,
+            )  # fmt: skip
+
+    # -- for people ------------------------------------------------------------------------------------------------
+    def explain_miss(self) -> str:
+        if self.last_miss is None:
+            return "none"
+        spec, guard = self.last_miss
+        if spec < len(self.guard_texts) and 0 <= guard < len(self.guard_texts[spec]):
+            return f"specialization {spec}: {self.guard_texts[spec][guard]}"
+        return f"specialization {spec}, guard {guard}"
+
+    def counts(self) -> dict:
+        return _core.entry_stats(self.code)
+
+
+def _without_known(fresh: list, known: list) -> list:
+    """Those that say something new. The same guards again would never be reached: the call missed for another reason."""
+    seen = {_identity(s) for s in known}
+    new = []
+    for spec in fresh:
+        if _identity(spec) not in seen:
+            seen.add(_identity(spec))
+            new.append(spec)
+    return new
+
+
+def _identity(spec) -> tuple:
+    launches = tuple((op.kernel.digest, op.params, op.equal, op.unequal) for op in spec.program.ops if hasattr(op, "kernel"))
+    return (spec.state, str(spec.guards), launches, spec.launch_device, spec.globals_)
+
+
+def ambient_lists() -> list[tuple[Source, str]]:
+    """Lists of Triton's launch hooks: while one has an entry, calls take their previous path, so the tool sees them."""
+    from triton import knobs
+
+    root = Source(("object", ObjectKey(knobs.runtime)), (), "triton.knobs.runtime")
+    return [
+        (root.then("attr", name).then("attr", "calls"), f"triton.knobs.runtime.{name} is empty")
+        for name in ("launch_enter_hook", "launch_exit_hook")
+    ]
+
+
+def _hooks_on() -> list:
+    from triton import knobs
+
+    return [*knobs.runtime.launch_enter_hook.calls, *knobs.runtime.launch_exit_hook.calls]
+
+
+def _is_capturing() -> bool:
+    """A CUDA graph is being captured: nothing is learned or loaded then."""
+    import torch
+
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
+_recorder = None
+
+
+def _callback():
+    """Our recorder, as the compiler stance of the moment lets it be used."""
+    global _recorder
+    from torch._dynamo.eval_frame import _callback_from_stance
+
+    if _recorder is None:
+        from .capture.recorder import Recorder
+
+        _recorder = Recorder(_core.entry_record)
+    callback = _callback_from_stance(_recorder)
+    return callback if callable(callback) else None
+
+
+def _forget_dynamo(code) -> None:
+    """Drops Dynamo's cache entries of the code: the next miss is captured anew, and its limit is not ours."""
+    from torch._dynamo.eval_frame import reset_code
+
+    reset_code(code)
