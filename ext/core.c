@@ -34,9 +34,15 @@ static int range_check(const char *what, int seen, int low, int high) {
 
 /* ---- hook ------------------------------------------------------------------------------------------------------- */
 
-static PyObject *hook_install(PyObject *m, PyObject *x) { return (void)m, (void)x, PyBool_FromLong(tdh_hook_install()); }
-static PyObject *hook_remove(PyObject *m, PyObject *x) { return (void)m, (void)x, PyBool_FromLong(tdh_hook_remove()); }
-static PyObject *hook_state(PyObject *m, PyObject *x) { return (void)m, (void)x, PyUnicode_FromString(tdh_hook_state()); }
+static PyObject *hook_install(PyObject *m, PyObject *x) {
+  return (void)m, (void)x, PyBool_FromLong(tdh_hook_install());
+}
+static PyObject *hook_remove(PyObject *m, PyObject *x) {
+  return (void)m, (void)x, PyBool_FromLong(tdh_hook_remove());
+}
+static PyObject *hook_state(PyObject *m, PyObject *x) {
+  return (void)m, (void)x, PyUnicode_FromString(tdh_hook_state());
+}
 
 static PyObject *discoverer_set(PyObject *m, PyObject *callable) {
   (void)m;
@@ -184,13 +190,17 @@ static PyObject *live_counts(PyObject *m, PyObject *x) {
 
 static PyMethodDef methods[] = {
     {"hook_install", hook_install, METH_NOARGS, PyDoc_STR("Put the frame door in; True if it was not.")},
-    {"hook_remove", hook_remove, METH_NOARGS, PyDoc_STR("Take the frame door and its sentinel out; True if it was in.")},
+    {"hook_remove", hook_remove, METH_NOARGS,
+     PyDoc_STR("Take the frame door and its sentinel out; True if it was in.")},
     {"hook_state", hook_state, METH_NOARGS, PyDoc_STR("'off', 'on', 'aside' or 'covered'.")},
-    {"discoverer_set", discoverer_set, METH_O, PyDoc_STR("Who is shown each new function's first call; None for nobody.")},
-    {"quiet_after_set", quiet_after_set, METH_O, PyDoc_STR("Frames without news before the hook steps aside; 0: never.")},
+    {"discoverer_set", discoverer_set, METH_O,
+     PyDoc_STR("Who is shown each new function's first call; None for nobody.")},
+    {"quiet_after_set", quiet_after_set, METH_O,
+     PyDoc_STR("Frames without news before the hook steps aside; 0: never.")},
     {"delegation_setup", (PyCFunction)(void (*)(void))delegation_setup, METH_VARARGS | METH_KEYWORDS,
-     PyDoc_STR("delegation_setup(set_eval_frame, clear_hint=None): how to reach Dynamo.\n\nclear_hint is the address of "
-               "libtorch_python's eval_frame_callback_set, which repairs what Dynamo leaves behind when it raises.")},
+     PyDoc_STR(
+         "delegation_setup(set_eval_frame, clear_hint=None): how to reach Dynamo.\n\nclear_hint is the address of "
+         "libtorch_python's eval_frame_callback_set, which repairs what Dynamo leaves behind when it raises.")},
     {"entry_create", entry_create, METH_VARARGS,
      PyDoc_STR("entry_create(code, record, doors): make or extend the entry; returns the record that it has.")},
     {"entry_drop", entry_drop, METH_O, PyDoc_STR("Forget the entry of a code object; True if there was one.")},
@@ -252,4 +262,6 @@ static PyModuleDef definition = {
     .m_slots = slots,
 };
 
-PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&definition); }
+PyMODINIT_FUNC PyInit__core(void) {
+  return PyModuleDef_Init(&definition);
+}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import types
+import weakref
 
 from . import _compat, _core
 from .config import config
@@ -15,7 +16,7 @@ from .record import FunctionRecord
 
 _lock = threading.RLock()
 _selection: Selection | None = None  # of the enable() that is in force
-_found: dict[int, object] = {}  # id(code) -> weak reference of codes that enable() serves
+_codes: dict[int, weakref.ref] = {}  # id(code) -> every code object that has a record
 
 
 def enable(include=None, exclude=None) -> Enabled:
@@ -33,9 +34,12 @@ def enable(include=None, exclude=None) -> Enabled:
         if off_reason() is None:
             _set_up()
             _selection = selection
+            for code, record in _known():
+                if record.launches and selection.admits(code, record.name):
+                    _open_doors(code, record)
             for function in selection.functions:
                 _serve(function)
-            if selection.include is None or any(isinstance(p, str) for p in selection.include) or not _all_promoted():
+            if not (selection.is_explicit and _promotes()):
                 _core.discoverer_set(_discover)
                 _core.hook_install()
             log("hook", "enabled, hook %s", _core.hook_state())
@@ -53,10 +57,8 @@ def disable() -> None:
         _core.hook_remove()
         _core.discoverer_set(None)
         _core.demote_all()
-        for reference in list(_found.values()):
-            code = reference()
-            if code is not None and _core.entry_record(code) is not None:
-                _core.entry_doors_set(code, 0)
+        for code, record in _known():
+            _core.entry_doors_set(code, _core.DOOR_CALL if record.jitted else 0)
         log("hook", "disabled, hook %s", _core.hook_state())
 
 
@@ -89,7 +91,7 @@ def jit(fn):
         return fn
     with _lock:
         _set_up()
-        record_for(fn, _core.DOOR_CALL if not _is_found(fn.__code__) else 0)
+        record_for(fn, _core.DOOR_CALL).jitted = True
     wrapper = _core.JitFunction(fn)
     return functools.update_wrapper(wrapper, fn)
 
@@ -106,7 +108,8 @@ def record_for(function, doors: int) -> FunctionRecord:
     code = function.__code__
     record = _core.entry_record(code)
     if record is None:
-        record = FunctionRecord(code=code, name=full_name(function))
+        record = FunctionRecord(code=code, name=full_name(function), launches=launches_kernels(function))
+        _codes[id(code)] = weakref.ref(code, functools.partial(_forget, id(code)))
     return _core.entry_create(code, record, doors)
 
 
@@ -122,7 +125,21 @@ def _set_up() -> None:
     import torch._dynamo
     from torch._C._dynamo.eval_frame import set_eval_frame
 
-    _core.delegation_setup(set_eval_frame)
+    _core.delegation_setup(set_eval_frame, _leak_repair())
+
+
+def _leak_repair() -> int | None:
+    """Address of the C function that puts Dynamo's callback right after its backend raised (see ext/table/miss.c)."""
+    import ctypes
+    from pathlib import Path
+
+    import torch
+
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_python.so"))
+        return ctypes.cast(library.eval_frame_callback_set, ctypes.c_void_p).value
+    except (OSError, AttributeError):
+        return None
 
 
 def _discover(function) -> None:
@@ -130,33 +147,41 @@ def _discover(function) -> None:
     selection = _selection
     if selection is None or is_machinery(function) or not launches_kernels(function):
         return
-    if selection.admits(function):
+    if selection.admits(function.__code__, full_name(function)):
         with _lock:
             _serve(function)
 
 
 def _serve(function) -> None:
-    import weakref
-
+    """Calls of this function are ours: through its call door at once, or through the hook."""
     function = getattr(function, "__wrapped__", function) if isinstance(function, _core.JitFunction) else function
-    record = record_for(function, _core.DOOR_FRAME | _core.DOOR_CALL)
-    code = function.__code__
-    _found[id(code)] = weakref.ref(code, functools.partial(_forget, id(code)))
-    if record.refused is None:
+    record = record_for(function, 0)
+    _open_doors(function.__code__, record)
+    if record.refused is None and _promotes():
         _core.promote(function)
     log("hook", "serving %s", record.name)
 
 
+def _open_doors(code, record: FunctionRecord) -> None:
+    call = _core.DOOR_CALL if _promotes() or record.jitted else 0
+    _core.entry_doors_set(code, _core.DOOR_FRAME | call)
+
+
+def _known():
+    """(code, record) of every function that has a record and still exists."""
+    for reference in list(_codes.values()):
+        code = reference()
+        record = None if code is None else _core.entry_record(code)
+        if record is not None:
+            yield code, record
+
+
 def _forget(key: int, _reference) -> None:
-    _found.pop(key, None)
+    _codes.pop(key, None)
 
 
-def _is_found(code) -> bool:
-    return id(code) in _found
-
-
-def _all_promoted() -> bool:
-    return _compat.FUNCTIONS_CAN_BE_PROMOTED
+def _promotes() -> bool:
+    return _compat.FUNCTIONS_CAN_BE_PROMOTED and config.promote
 
 
 def _checked(items, name: str):

@@ -69,6 +69,8 @@ class Config:
     limit: most specializations a function may have before the rest of its calls keep their previous path
         (TRIDENT_HOOK_LIMIT; default 8, Dynamo's own limit).
     rebuilds: most rebuilds of a function's module (TRIDENT_HOOK_REBUILDS; default 64).
+    promote: give functions that `enable()` finds their call door (CPython 3.12+), so that the hook can step aside;
+        False keeps the hook in and serves them through it (TRIDENT_HOOK_NO_PROMOTE=1; for tests and measurements).
     cache_dir: folder of compiled modules (TRIDENT_HOOK_CACHE_DIR).
     cache: False never reads or writes that folder (TRIDENT_HOOK_NO_CACHE=1).
     """
@@ -77,6 +79,7 @@ class Config:
         object.__setattr__(self, "build", _env_choice("TRIDENT_HOOK_BUILD", "background", _BUILD_MODES))
         object.__setattr__(self, "limit", _env_int("TRIDENT_HOOK_LIMIT", 8, 1))
         object.__setattr__(self, "rebuilds", _env_int("TRIDENT_HOOK_REBUILDS", 64, 1))
+        object.__setattr__(self, "promote", not _env_flag("TRIDENT_HOOK_NO_PROMOTE"))
         object.__setattr__(self, "cache_dir", default_cache_dir())
         object.__setattr__(self, "cache", not _env_flag("TRIDENT_HOOK_NO_CACHE"))
         object.__setattr__(self, "logs", _env_logs())
@@ -91,6 +94,8 @@ class Config:
             raise ConfigError(f"config.build = {value!r}", " or ".join(map(repr, _BUILD_MODES)), "Set one of these.")
         if name in ("limit", "rebuilds") and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
             raise ConfigError(f"config.{name} = {value!r}", "a positive integer", "Set one.")
+        if name in ("promote", "cache") and not isinstance(value, bool):
+            raise ConfigError(f"config.{name} = {value!r}", "True or False", "Set one of these.")
         if name == "cache_dir":
             value = Path(value)
         if name == "logs":

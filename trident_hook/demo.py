@@ -124,8 +124,20 @@ def each_way(fn: Callable, device: str) -> Iterator[list[tuple[str, Callable, Ca
         ("eager", fn, nullcontext),
         ("torch.compile", compiled, nullcontext),
         ("trident_hook.jit(fn)", trident_hook.jit(fn), nullcontext),
-        ("with trident_hook.enable()", fn, lambda: trident_hook.enable(include=[fn])),
+        ("enable(), frame door", fn, lambda: enabled(fn, promote=False)),
+        ("enable(), promoted", fn, lambda: enabled(fn, promote=True)),
     ]
+
+
+@contextmanager
+def enabled(fn: Callable, promote: bool) -> Iterator[None]:
+    """Found by the hook at its first call; promote=False keeps it served through the hook (the frame door)."""
+    before, trident_hook.config.promote = trident_hook.config.promote, promote
+    try:
+        with trident_hook.enable(include=[f"{fn.__module__}.{fn.__qualname__}"]):
+            yield
+    finally:
+        trident_hook.config.promote = before
 
 
 def compare(case: Case, device: str, checks: Checks) -> None:
@@ -157,7 +169,7 @@ def measure(case: Case, device: str, checks: Checks) -> None:
     with each_way(case.fn, device) as ways, launches_not_executed(device):
         eager_us = None
         for way, call, scope in ways:
-            ours = way in ("trident_hook.jit(fn)", "with trident_hook.enable()")
+            ours = way.startswith(("trident_hook.jit", "enable()"))
             with scope():
                 for _ in range(5):
                     call(*case.args)

@@ -57,10 +57,15 @@ class Selection:
     def __init__(self, include, exclude) -> None:
         self.include, self.exclude = include, exclude
 
-    def admits(self, function: types.FunctionType) -> bool:
-        if self.include is not None and not _matches(function, self.include):
+    def admits(self, code, name: str) -> bool:
+        if self.include is not None and not _matches(code, name, self.include):
             return False
-        return not _matches(function, self.exclude or ())
+        return not _matches(code, name, self.exclude or ())
+
+    @property
+    def is_explicit(self) -> bool:
+        """Only named functions: nothing is to be looked for."""
+        return self.include is not None and not any(isinstance(p, str) for p in self.include)
 
     @property
     def functions(self) -> list:
@@ -72,12 +77,11 @@ def full_name(function) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 
-def _matches(function, patterns) -> bool:
-    name = full_name(function)
+def _matches(code, name: str, patterns) -> bool:
     for pattern in patterns:
         if isinstance(pattern, str):
             if fnmatch.fnmatchcase(name, pattern):
                 return True
-        elif getattr(pattern, "__code__", None) is function.__code__:
+        elif getattr(pattern, "__code__", None) is code:
             return True
     return False

@@ -59,6 +59,7 @@ class Explanation:
     known: bool
     specializations: tuple
     counts: dict
+    doors: dict  # hits by door: frame, call
     refusals: dict  # "slug: detail" -> how often
     refused: str | None
     full: bool
@@ -77,6 +78,7 @@ class Explanation:
             self.name,
             f"  {c['hits']} hits, {c['misses']} misses, {c['errors']} errors, {c['bypasses']} bypasses, "
             f"{c['delegated']} to Dynamo, {c['python']} to plain Python",
+            f"  hits through the frame door: {self.doors['frame']}, through the call door: {self.doors['call']}",
         ]
         if self.refused:
             lines.append(f"  left alone: {self.refused}")
@@ -95,7 +97,7 @@ class Explanation:
         return "\n".join(lines)
 
 
-_NOTHING = {"hits": 0, "misses": 0, "errors": 0, "bypasses": 0, "delegated": 0, "python": 0, "frame_hits": 0, "call_hits": 0}
+_NOTHING = {"hits": 0, "misses": 0, "errors": 0, "bypasses": 0, "delegated": 0, "python": 0}
 
 
 def explain(fn) -> Explanation:
@@ -103,12 +105,13 @@ def explain(fn) -> Explanation:
     record = api.find_record(fn)
     name = getattr(fn, "__qualname__", repr(fn))
     if record is None:
-        return Explanation(name, False, (), dict(_NOTHING), {}, None, False, "none", (), "", 0, 0.0, None)
+        return Explanation(name, False, (), dict(_NOTHING), {"frame": 0, "call": 0}, {}, None, False, "none", (), "", 0, 0.0, None)
     return Explanation(
         name=record.name,
         known=True,
         specializations=tuple(record.specializations),
         counts=record.counts(),
+        doors=record.doors(),
         refusals={f"{slug}: {detail}" if detail else slug: n for (slug, detail), n in record.refusals.items()},
         refused=record.refused,
         full=record.full,

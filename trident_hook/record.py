@@ -34,6 +34,8 @@ class FunctionRecord:
     refusals: Counter = field(default_factory=Counter)  # (slug, detail) -> how often
     refused: str | None = None  # why the function is left alone for good
     full: bool = False  # over its budget: its module stays, the rest keeps its previous path
+    launches: bool = True  # its names reach a Triton launcher
+    jitted: bool = False  # under jit(): its call door stays when enable() ends
     last_miss: tuple[int, int] | None = None
     builds: int = 0
     build_seconds: float = 0.0
@@ -148,7 +150,13 @@ class FunctionRecord:
         return f"specialization {spec}, guard {guard}"
 
     def counts(self) -> dict:
-        return _core.entry_stats(self.code)
+        """Outcomes of its calls; doors (frame_hits, call_hits) are told apart in `doors()`."""
+        stats = _core.entry_stats(self.code)
+        return {name: n for name, n in stats.items() if not name.endswith("_hits")}
+
+    def doors(self) -> dict:
+        stats = _core.entry_stats(self.code)
+        return {"frame": stats["frame_hits"], "call": stats["call_hits"]}
 
 
 def _without_known(fresh: list, known: list) -> list:

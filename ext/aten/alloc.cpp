@@ -24,26 +24,31 @@ const empty_strided_handle &empty_strided_operator() {
   return handle;
 }
 
-}  // namespace
-
 // Enters the dispatcher below BackendSelect, whose kernel for this operator only computes the key that is given here.
 // With that, an override registered for the backend (torch.library.impl, a library such as FlagGems) is found. What is
 // skipped is the profiler's record of the allocation. Devices: the CUDA kernel switches to `device` and back itself.
+int allocate(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype, c10::Device device,
+                    at::Tensor *out) {
+  HANDLE_TH_ERRORS
+  // What eager does first: initialises CUDA in a process that has not used it, raises in a forked child.
+  if (!device.is_cpu() && !device.is_meta()) torch::utils::device_lazy_init(device.type());
+  const c10::DispatchKeySet key(c10::computeDispatchKey(dtype, c10::kStrided, device));
+  *out = empty_strided_operator().redispatch(key, c10::fromIntArrayRefSlow(sizes), c10::fromIntArrayRefSlow(strides),
+                                             dtype, std::nullopt, device, std::nullopt);
+  return 0;
+  END_HANDLE_TH_ERRORS_RET(-1)
+}
+
+}  // namespace
+
 void *empty_strided(int32_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype, int32_t device_type,
                     int32_t device_index) {
-  HANDLE_TH_ERRORS
-  const auto type = static_cast<c10::DeviceType>(device_type);
-  // What eager does first: initialises CUDA in a process that has not used it, raises in a forked child.
-  if (type != c10::DeviceType::CPU && type != c10::DeviceType::Meta) torch::utils::device_lazy_init(type);
-  const c10::Device device(type, static_cast<c10::DeviceIndex>(device_index));
-  const auto scalar_type = static_cast<c10::ScalarType>(dtype);
-  const c10::DispatchKeySet key(c10::computeDispatchKey(scalar_type, c10::kStrided, device));
-  counters[TDH_COUNT_ALLOC]++;
+  const c10::Device device(static_cast<c10::DeviceType>(device_type), static_cast<c10::DeviceIndex>(device_index));
+  at::Tensor tensor;
   const c10::IntArrayRef size_list(sizes, ndim), stride_list(strides, ndim);
-  return give(empty_strided_operator().redispatch(key, c10::fromIntArrayRefSlow(size_list),
-                                                  c10::fromIntArrayRefSlow(stride_list), scalar_type, std::nullopt,
-                                                  device, std::nullopt));
-  END_HANDLE_TH_ERRORS_RET(nullptr)
+  if (allocate(size_list, stride_list, static_cast<c10::ScalarType>(dtype), device, &tensor) < 0) return nullptr;
+  counters[TDH_COUNT_ALLOC]++;
+  return give(std::move(tensor));
 }
 
 void *data_ptr(void *handle) {
@@ -66,9 +71,12 @@ void release(void *handle) {
 
 PyObject *wrap(void *handle) {
   if (handle == nullptr) Py_RETURN_NONE;
-  HANDLE_TH_ERRORS
-  return THPVariable_Wrap(at::TensorBase(take(handle)));
-  END_HANDLE_TH_ERRORS
+  try {
+    return THPVariable_Wrap(at::TensorBase(take(handle)));
+  } catch (const std::exception &) {
+    torch::translate_exception_to_python(std::current_exception());
+    return nullptr;
+  }
 }
 
 }  // namespace trident_hook

@@ -50,7 +50,7 @@ struct site {
   std::vector<result> results;
   site_shape shape;
   uint64_t generation;
-  c10::Stack spare; // an empty vector with capacity, taken by the call that runs; a nested call makes its own
+  torch::jit::Stack spare; // an empty vector with capacity, taken by the call that runs; a nested call makes its own
 };
 
 std::string name_of(const c10::FunctionSchema &schema) { return c10::toString(schema.operator_name()); }
@@ -129,24 +129,45 @@ C10_NOINLINE void revalidate(site *at) {
               " were expected");
 }
 
-// Counts before it gives anything out, so that a mismatch leaves outs[] untouched.
-void check_results(const site &at, const c10::Stack &stack) {
+[[noreturn]] C10_NOINLINE void wrong_kind(const site &at, size_t index) {
+  TORCH_CHECK(false, "trident_hook: operator ", name_of(at.schema), " returned something else than its schema says, as result ",
+              index);
+}
+
+bool has_kind(const c10::IValue &value, result kind) {
+  switch (kind) {
+    case result::tensor:
+      return value.isTensor() || value.isNone();
+    case result::tensor_list:
+      return value.isList() || value.isNone();
+    case result::integer:
+      return value.isInt();
+    case result::boolean:
+      return value.isBool();
+    case result::floating:
+      return value.isDouble();
+    case result::scalar:
+      return value.isInt() || value.isBool() || value.isDouble();
+  }
+  return false;
+}
+
+// Everything that can go wrong with results, before any of them is given out.
+void check_results(const site &at, const torch::jit::Stack &stack) {
   if (C10_UNLIKELY(stack.size() != at.results.size())) wrong_count(at, stack.size());
   size_t n = 0;
   for (size_t i = 0; i < stack.size(); i++) {
+    if (C10_UNLIKELY(!has_kind(stack[i], at.results[i]))) wrong_kind(at, i);
     if (at.results[i] == result::tensor) {
       n++;
-    } else if (at.results[i] == result::tensor_list) {
-      n += stack[i].isNone() ? 0 : stack[i].toListRef().size();
-    } else if (at.results[i] == result::scalar) {
-      TORCH_CHECK(stack[i].isInt() || stack[i].isBool() || stack[i].isDouble(), "trident_hook: operator ",
-                  name_of(at.schema), " returned a number that is neither int, bool nor float");
+    } else if (at.results[i] == result::tensor_list && !stack[i].isNone()) {
+      n += stack[i].toListRef().size();
     }
   }
   if (C10_UNLIKELY(n != static_cast<size_t>(at.shape.n_outs))) wrong_count(at, n);
 }
 
-void take_results(const site &at, c10::Stack &stack, void **outs, int64_t *ints, double *doubles) {
+void take_results(const site &at, torch::jit::Stack &stack, void **outs, int64_t *ints, double *doubles) {
   for (size_t i = 0; i < stack.size(); i++) {
     c10::IValue &value = stack[i];
     switch (at.results[i]) {
@@ -197,16 +218,15 @@ PyObject *op_site_new(PyObject *, PyObject *args) {
 
 const site_shape &op_site_shape(void *at) { return static_cast<site *>(at)->shape; }
 
-int op_call(void *opaque, void *const *tensors, const int64_t *ints, const double *doubles, void **outs,
-            int64_t *out_ints, double *out_doubles) {
-  site *at = static_cast<site *>(opaque);
+namespace {
+
+// Leaves the results on the stack. Separate from op_call because a warning that the user turned into an exception is
+// raised at the end of this function: nothing may have been given out by then.
+int invoke(site *at, void *const *tensors, const int64_t *ints, const double *doubles, torch::jit::Stack *stack) {
   HANDLE_TH_ERRORS
-  counters[TDH_COUNT_OP_CALL]++;
   if (C10_UNLIKELY(at->generation != deregistrations.load(std::memory_order_relaxed))) revalidate(at);
-  c10::Stack stack = std::move(at->spare);
-  at->spare = c10::Stack();
-  stack.reserve(at->arguments.size() + at->results.size());
-  for (const argument &entry : at->arguments) template_push(entry, tensors, ints, doubles, &stack);
+  stack->reserve(at->arguments.size() + at->results.size());
+  for (const argument &entry : at->arguments) template_push(entry, tensors, ints, doubles, stack);
   // One more reference to each input for the length of the call. A tensor whose only owner is its Python object has to
   // take the GIL whenever its count leaves 1 or comes back to it (intrusive_ptr.h, "PyObject preservation"), which
   // kernels would make happen several times in the scope without the GIL: 70 ns each, measured.
@@ -216,12 +236,24 @@ int op_call(void *opaque, void *const *tensors, const int64_t *ints, const doubl
     released_gil no_gil;
     at->op.callBoxed(stack);
   }
-  check_results(*at, stack);
+  check_results(*at, *stack);
+  return 0;
+  END_HANDLE_TH_ERRORS_RET(-1)
+}
+
+}  // namespace
+
+int op_call(void *opaque, void *const *tensors, const int64_t *ints, const double *doubles, void **outs,
+            int64_t *out_ints, double *out_doubles) {
+  site *at = static_cast<site *>(opaque);
+  counters[TDH_COUNT_OP_CALL]++;
+  torch::jit::Stack stack = std::move(at->spare);
+  at->spare = torch::jit::Stack();
+  if (invoke(at, tensors, ints, doubles, &stack) < 0) return -1;
   take_results(*at, stack, outs, out_ints, out_doubles);
   stack.clear();
   at->spare = std::move(stack);
   return 0;
-  END_HANDLE_TH_ERRORS_RET(-1)
 }
 
 }  // namespace trident_hook

@@ -104,7 +104,8 @@ static inline void tdh_recursion_leave(PyThreadState *ts) {
 /* Whether any tool of `mask` is set in the `n` bytes of a monitors table (one byte an event, one bit a tool). */
 static inline bool tdh_tools_any(const uint8_t *tools, size_t n, uint8_t mask) {
   uint8_t all = 0;
-  for (size_t i = 0; i < n; i++) all |= tools[i];
+  for (size_t i = 0; i < n; i++)
+    all |= tools[i];
   return (all & mask) != 0;
 }
 #endif
@@ -213,7 +214,9 @@ static inline PyObject *tdh_frame_func(tdh_frame *f) { /* borrowed */
 }
 
 /* MAKE_CELL and COPY_FREE_VARS have not run in a fresh frame: the arguments are raw values, all else is NULL. */
-static inline PyObject *const *tdh_frame_locals(tdh_frame *f) { return f->localsplus; }
+static inline PyObject *const *tdh_frame_locals(tdh_frame *f) {
+  return f->localsplus;
+}
 
 /* A function's frame that nobody has started or looked at: the only kind that may be served without running it. */
 static inline bool tdh_frame_is_fresh(tdh_frame *f) {
@@ -246,7 +249,8 @@ static inline void tdh_frame_discard(PyThreadState *ts, tdh_frame *f) {
 #elif TDH_EVALUATOR_CLEARS_FRAME
   /* _PyEvalFrameClearAndPop, _PyFrame_ClearExceptCode and _PyThreadState_PopFrame of 3.12, none of which is exported,
    * reduced to a fresh frame (no frame object, thread-owned). */
-  for (int i = 0; i < f->stacktop; i++) Py_XDECREF(f->localsplus[i]);
+  for (int i = 0; i < f->stacktop; i++)
+    Py_XDECREF(f->localsplus[i]);
   Py_DECREF(f->f_funcobj);
   Py_DECREF(f->f_code);
   PyObject **base = (PyObject **)f;

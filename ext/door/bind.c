@@ -18,11 +18,13 @@ static Py_ssize_t parameter_find(PyCodeObject *code, PyObject *name, Py_ssize_t 
 /* Positional arguments and the *args tuple. */
 static int positional_fill(tdh_bound *b, PyCodeObject *code, PyObject *const *args, Py_ssize_t nargs) {
   Py_ssize_t n_pos = code->co_argcount, given = nargs < n_pos ? nargs : n_pos;
-  for (Py_ssize_t i = 0; i < given; i++) b->owned[i] = Py_NewRef(args[i]);
+  for (Py_ssize_t i = 0; i < given; i++)
+    b->owned[i] = Py_NewRef(args[i]);
   if (!(code->co_flags & CO_VARARGS)) return nargs > n_pos ? UNBOUND : BOUND;
   PyObject *rest = PyTuple_New(nargs - given);
   if (rest == NULL) return -1;
-  for (Py_ssize_t i = given; i < nargs; i++) PyTuple_SET_ITEM(rest, i - given, Py_NewRef(args[i]));
+  for (Py_ssize_t i = given; i < nargs; i++)
+    PyTuple_SET_ITEM(rest, i - given, Py_NewRef(args[i]));
   b->owned[n_pos + code->co_kwonlyargcount] = rest;
   return BOUND;
 }
@@ -108,7 +110,8 @@ int tdh_bound_fill(tdh_bound *b, PyFunctionObject *f, PyObject *const *args, Py_
 /* May run destructors. */
 void tdh_bound_clear(tdh_bound *b) {
   if (b->owned == NULL) return;
-  for (Py_ssize_t i = 0; i < b->n; i++) Py_XDECREF(b->owned[i]);
+  for (Py_ssize_t i = 0; i < b->n; i++)
+    Py_XDECREF(b->owned[i]);
   if (b->owned != b->space) PyMem_Free(b->owned);
   b->owned = NULL;
 }

@@ -5,7 +5,9 @@
 
 bool tdh_frame_door_open = false;
 
-int tdh_door_init(void) { return tdh_promoted_init(tdh_door_vectorcall); }
+int tdh_door_init(void) {
+  return tdh_promoted_init(tdh_door_vectorcall);
+}
 
 /* The error of a served call gets the function's own traceback line, as it would have had from a frame. */
 TDH_COLD void tdh_error_trace(PyCodeObject *code) {
@@ -27,15 +29,19 @@ static PyObject *plain_call(PyObject *func, PyObject *const *args, size_t nargsf
   PyCodeObject *code = (PyCodeObject *)((PyFunctionObject *)func)->func_code, *outer = t->pass_code;
   int depth = t->depth;
   bool lift = depth >= TDH_DEPTH_LIMIT;
-  if (TDH_UNLIKELY(lift)) tdh_promoted_lift(func);
-  else tdh_c_units_add(ts, TDH_EVAL_C_UNITS);
+  if (TDH_UNLIKELY(lift))
+    tdh_promoted_lift(func);
+  else
+    tdh_c_units_add(ts, TDH_EVAL_C_UNITS);
   t->depth = depth + 1;
   if (tdh_frame_door_open) t->pass_code = code;
   PyObject *result = tdh_plain_vectorcall(func, args, nargsf, kwnames);
   t->pass_code = outer;
   t->depth = depth;
-  if (TDH_UNLIKELY(lift)) tdh_promoted_lower(func);
-  else tdh_c_units_add(ts, -TDH_EVAL_C_UNITS);
+  if (TDH_UNLIKELY(lift))
+    tdh_promoted_lower(func);
+  else
+    tdh_c_units_add(ts, -TDH_EVAL_C_UNITS);
   return result;
 }
 

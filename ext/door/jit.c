@@ -117,8 +117,7 @@ static PyMethodDef jit_methods[] = {
 };
 
 PyTypeObject tdh_jit_type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "trident_hook._core.JitFunction",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "trident_hook._core.JitFunction",
     .tp_doc = PyDoc_STR("JitFunction(func): func, with its calls sent to its specialization cache module first."),
     .tp_basicsize = sizeof(tdh_jit),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
@@ -136,5 +135,9 @@ PyTypeObject tdh_jit_type = {
     .tp_methods = jit_methods,
 };
 
-int tdh_jit_init(void) { return PyType_Ready(&tdh_jit_type); }
-Py_ssize_t tdh_jit_count(void) { return n_jit; }
+int tdh_jit_init(void) {
+  return PyType_Ready(&tdh_jit_type);
+}
+Py_ssize_t tdh_jit_count(void) {
+  return n_jit;
+}

@@ -1,5 +1,6 @@
 // Reads what the guards compare from a tensor argument. No reference is taken, nothing is allocated, and no Python code
-// runs: a tensor whose fields are computed by Python (a wrapper subclass with its own sizes) is refused instead.
+// runs: tensors that dispatch to Python (__torch_dispatch__) are refused, because their fields may be computed there and
+// because nothing that we would do with their memory is what they mean.
 #include <c10/core/TensorImpl.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -20,9 +21,10 @@ constexpr c10::DispatchKeySet python_keys({c10::DispatchKey::Python, c10::Dispat
 
 int read(c10::TensorImpl &impl, tdh_tensor *out) {
   const c10::DispatchKeySet keys = impl.key_set();
+  if (C10_UNLIKELY(keys.has(c10::DispatchKey::Python))) return -1;
   out->impl = &impl;
   out->keys = keys.raw_repr();
-  // Device and layout are virtual for a few classes and may then throw.
+  // Device and layout are virtual for a few classes, in C++, and may throw.
   const c10::Device device = impl.device();
   const c10::Layout layout = impl.layout();
   out->device_type = static_cast<int8_t>(device.type());
@@ -47,20 +49,13 @@ int read(c10::TensorImpl &impl, tdh_tensor *out) {
   return 0;
 }
 
-// Out of line, so that the ordinary read has a small frame. Leaves no exception set: device() of a wrapper subclass that
-// computes it may have run Python and failed there.
-C10_NOINLINE int refuse() noexcept {
-  if (PyErr_Occurred()) PyErr_Clear();
-  return -1;
-}
-
 }  // namespace
 
 int handle_read(void *handle, tdh_tensor *out) {
   try {
     return read(*static_cast<c10::TensorImpl *>(handle), out);
-  } catch (...) {
-    return refuse();
+  } catch (const std::exception &) {
+    return -1;
   }
 }
 

@@ -15,7 +15,8 @@ static PyObject *sentinel_start(PyObject *self, PyObject *const *args, Py_ssize_
   tdh_frame *f = tdh_frame_current(tdh_thread_state());
   if (nargs < 1 || !PyCode_Check(args[0])) return Py_NewRef(disable);
   PyCodeObject *code = (PyCodeObject *)args[0];
-  PyObject *func = f != NULL && tdh_frame_code(f) == code && f->owner == FRAME_OWNED_BY_THREAD ? tdh_frame_func(f) : NULL;
+  PyObject *func =
+      f != NULL && tdh_frame_code(f) == code && f->owner == FRAME_OWNED_BY_THREAD ? tdh_frame_func(f) : NULL;
   if (func && tdh_slot_get(code) == NULL) {
     if (tdh_thread_here.inside) return Py_NewRef(Py_None); /* the discoverer's own call: ask again another time */
     Py_INCREF(func);
@@ -29,7 +30,8 @@ static PyObject *sentinel_start(PyObject *self, PyObject *const *args, Py_ssize_
   return Py_NewRef(Py_None); /* stays on: another function of this code may come, without a call door */
 }
 
-static PyMethodDef start_def = {"trident_hook_sentinel", (PyCFunction)(void (*)(void))sentinel_start, METH_FASTCALL, NULL};
+static PyMethodDef start_def = {"trident_hook_sentinel", (PyCFunction)(void (*)(void))sentinel_start, METH_FASTCALL,
+                                NULL};
 
 /* New reference to sys.monitoring. */
 static PyObject *monitoring(void) {
@@ -126,7 +128,9 @@ void tdh_sentinel_free(void) {
 
 #else
 
-int tdh_sentinel_arm(void) { return -1; }
+int tdh_sentinel_arm(void) {
+  return -1;
+}
 void tdh_sentinel_rest(void) {}
 void tdh_sentinel_free(void) {}
 

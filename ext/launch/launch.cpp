@@ -120,14 +120,17 @@ int launch_env(tdh_launch_env *out) {
     out->device_type = static_cast<int32_t>(c10::DeviceType::CPU);
     return 0;
   }
-  HANDLE_TH_ERRORS
-  const auto *guard = c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA);
-  const c10::Device device = guard->getDevice();
-  out->device = device.index();
-  out->stream = guard->getStreamNativeHandle(guard->getStream(device));
-  out->device_type = static_cast<int32_t>(c10::DeviceType::CUDA);
-  return 0;
-  END_HANDLE_TH_ERRORS_RET(-1)
+  try {
+    const auto *guard = c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA);
+    const c10::Device device = guard->getDevice();
+    out->device = device.index();
+    out->stream = guard->getStreamNativeHandle(guard->getStream(device));
+    out->device_type = static_cast<int32_t>(c10::DeviceType::CUDA);
+    return 0;
+  } catch (const std::exception &) {
+    torch::translate_exception_to_python(std::current_exception());
+    return -1;
+  }
 }
 
 void *kernel_function(tdh_kernel *kernel, int32_t device) {
@@ -189,26 +192,29 @@ int launch(tdh_kernel *kernel, const tdh_launch_env *env, int64_t gx, int64_t gy
 }
 
 int launch_python(PyObject *callable, void *const *tensors, int32_t n_tensors, const int64_t *ints, int32_t n_ints) {
-  HANDLE_TH_ERRORS
   counters[TDH_COUNT_LAUNCH_PYTHON]++;
-  const auto tensor_tuple = py::reinterpret_steal<py::object>(PyTuple_New(n_tensors));
-  const auto int_tuple = py::reinterpret_steal<py::object>(PyTuple_New(n_ints));
-  if (!tensor_tuple || !int_tuple) return -1;
-  for (int32_t i = 0; i < n_tensors; i++) {
-    PyObject *wrapped = THPVariable_Wrap(at::TensorBase(share(tensors[i])));
-    if (wrapped == nullptr) return -1;
-    PyTuple_SET_ITEM(tensor_tuple.ptr(), i, wrapped);
+  try {
+    const auto tensor_tuple = py::reinterpret_steal<py::object>(PyTuple_New(n_tensors));
+    const auto int_tuple = py::reinterpret_steal<py::object>(PyTuple_New(n_ints));
+    if (!tensor_tuple || !int_tuple) return -1;
+    for (int32_t i = 0; i < n_tensors; i++) {
+      PyObject *wrapped = THPVariable_Wrap(at::TensorBase(share(tensors[i])));
+      if (wrapped == nullptr) return -1;
+      PyTuple_SET_ITEM(tensor_tuple.ptr(), i, wrapped);
+    }
+    for (int32_t i = 0; i < n_ints; i++) {
+      PyObject *number = PyLong_FromLongLong(ints[i]);
+      if (number == nullptr) return -1;
+      PyTuple_SET_ITEM(int_tuple.ptr(), i, number);
+    }
+    PyObject *result = PyObject_CallFunctionObjArgs(callable, tensor_tuple.ptr(), int_tuple.ptr(), nullptr);
+    if (result == nullptr) return -1;
+    Py_DECREF(result);
+    return 0;
+  } catch (const std::exception &) {
+    torch::translate_exception_to_python(std::current_exception());
+    return -1;
   }
-  for (int32_t i = 0; i < n_ints; i++) {
-    PyObject *number = PyLong_FromLongLong(ints[i]);
-    if (number == nullptr) return -1;
-    PyTuple_SET_ITEM(int_tuple.ptr(), i, number);
-  }
-  PyObject *result = PyObject_CallFunctionObjArgs(callable, tensor_tuple.ptr(), int_tuple.ptr(), nullptr);
-  if (result == nullptr) return -1;
-  Py_DECREF(result);
-  return 0;
-  END_HANDLE_TH_ERRORS_RET(-1)
 }
 
 }  // namespace trident_hook

@@ -20,8 +20,10 @@ static void entry_detach(tdh_entry *e) {
   e->code = NULL;
   e->state = TDH_STATE_OFF;
   if (e->next) e->next->previous = e->previous;
-  if (e->previous) e->previous->next = e->next;
-  else all_entries = e->next;
+  if (e->previous)
+    e->previous->next = e->next;
+  else
+    all_entries = e->next;
   --n_entries;
 }
 
@@ -154,7 +156,8 @@ void tdh_entry_doors_set(tdh_entry *e, int doors) {
 /* Gives every call door back. How many there were. */
 Py_ssize_t tdh_entry_demote_all(void) {
   Py_ssize_t n = tdh_promoted_count();
-  for (tdh_entry *e = all_entries; e; e = e->next) tdh_promoted_entry_gone(e);
+  for (tdh_entry *e = all_entries; e; e = e->next)
+    tdh_promoted_entry_gone(e);
   return n;
 }
 
@@ -175,5 +178,9 @@ bool tdh_entry_any_needs_frames(void) {
   return false;
 }
 
-Py_ssize_t tdh_entry_count(void) { return n_entries; }
-Py_ssize_t tdh_entry_scm_count(void) { return n_scms; }
+Py_ssize_t tdh_entry_count(void) {
+  return n_entries;
+}
+Py_ssize_t tdh_entry_scm_count(void) {
+  return n_scms;
+}

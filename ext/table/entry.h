@@ -37,7 +37,9 @@ extern Py_ssize_t tdh_extra_index;
 /* Bits of the monitoring tools that are our own sentinel's. */
 extern uint8_t tdh_own_tools;
 
-static inline void *tdh_slot_get(PyCodeObject *code) { return tdh_code_extra(code, tdh_extra_index); }
+static inline void *tdh_slot_get(PyCodeObject *code) {
+  return tdh_code_extra(code, tdh_extra_index);
+}
 
 /* Borrowed, or NULL. No allocation, no error. */
 static inline tdh_entry *tdh_entry_find(PyCodeObject *code) {
@@ -50,7 +52,9 @@ static inline bool tdh_entry_wants(const tdh_entry *e, int door) {
   return e->state == TDH_STATE_SERVE && (e->doors & door) && e->routable && (e->serve || e->record != Py_None);
 }
 
-static inline void tdh_entry_hold(tdh_entry *e) { ++e->refs; }
+static inline void tdh_entry_hold(tdh_entry *e) {
+  ++e->refs;
+}
 void tdh_entry_free(tdh_entry *e); /* may run Python code */
 static inline void tdh_entry_release(tdh_entry *e) {
   if (TDH_UNLIKELY(--e->refs == 0)) tdh_entry_free(e);

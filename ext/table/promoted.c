@@ -33,7 +33,9 @@ static size_t map_size, map_used;
 static Py_ssize_t n_at_birth;
 static int watcher = -1;
 
-static size_t map_home(PyObject *func) { return (((uintptr_t)func >> 4) * 0x9E3779B97F4A7C15u) >> 20 & (map_size - 1); }
+static size_t map_home(PyObject *func) {
+  return (((uintptr_t)func >> 4) * 0x9E3779B97F4A7C15u) >> 20 & (map_size - 1);
+}
 
 static tdh_promoted *map_find(PyObject *func) {
   if (map_used == 0) return NULL;
@@ -44,7 +46,8 @@ static tdh_promoted *map_find(PyObject *func) {
 
 static void map_place(PyObject *func, tdh_entry *e) {
   size_t i = map_home(func);
-  while (map[i].func) i = (i + 1) & (map_size - 1);
+  while (map[i].func)
+    i = (i + 1) & (map_size - 1);
   map[i] = (tdh_promoted){func, e};
 }
 
@@ -148,7 +151,9 @@ int tdh_promoted_init(vectorcallfunc door) {
   return tdh_plain_vectorcall ? 0 : plain_vectorcall_read();
 }
 
-bool tdh_promoted_has(PyObject *func) { return map_find(func) != NULL; }
+bool tdh_promoted_has(PyObject *func) {
+  return map_find(func) != NULL;
+}
 
 /* Gives `func` (of `e`'s code) the call door. False without an exception when that is not possible: somebody else's
  * vectorcall sits there, or no watcher is left. Runs no Python code. */
@@ -189,10 +194,14 @@ void tdh_promoted_entry_gone(tdh_entry *e) {
   watcher_settle();
 }
 
-Py_ssize_t tdh_promoted_count(void) { return (Py_ssize_t)map_used; }
+Py_ssize_t tdh_promoted_count(void) {
+  return (Py_ssize_t)map_used;
+}
 
 /* Deep recursion: lets CPython inline calls of `func` for a while; the function stays in the registry. */
-void tdh_promoted_lift(PyObject *func) { vectorcall_restore(func); }
+void tdh_promoted_lift(PyObject *func) {
+  vectorcall_restore(func);
+}
 void tdh_promoted_lower(PyObject *func) {
   PyFunctionObject *f = (PyFunctionObject *)func;
   if (map_find(func) && f->vectorcall == tdh_plain_vectorcall) PyFunction_SetVectorcall(f, door_vectorcall);
@@ -204,12 +213,26 @@ int tdh_promoted_init(vectorcallfunc door) {
   (void)door;
   return tdh_plain_vectorcall ? 0 : plain_vectorcall_read();
 }
-bool tdh_promoted_has(PyObject *func) { return (void)func, false; }
-bool tdh_promoted_add(PyObject *func, tdh_entry *e) { return (void)func, (void)e, false; }
-bool tdh_promoted_remove(PyObject *func) { return (void)func, false; }
-void tdh_promoted_entry_gone(tdh_entry *e) { (void)e; }
-Py_ssize_t tdh_promoted_count(void) { return 0; }
-void tdh_promoted_lift(PyObject *func) { (void)func; }
-void tdh_promoted_lower(PyObject *func) { (void)func; }
+bool tdh_promoted_has(PyObject *func) {
+  return (void)func, false;
+}
+bool tdh_promoted_add(PyObject *func, tdh_entry *e) {
+  return (void)func, (void)e, false;
+}
+bool tdh_promoted_remove(PyObject *func) {
+  return (void)func, false;
+}
+void tdh_promoted_entry_gone(tdh_entry *e) {
+  (void)e;
+}
+Py_ssize_t tdh_promoted_count(void) {
+  return 0;
+}
+void tdh_promoted_lift(PyObject *func) {
+  (void)func;
+}
+void tdh_promoted_lower(PyObject *func) {
+  (void)func;
+}
 
 #endif

@@ -214,7 +214,20 @@ def graph(*inputs):
     return [("out 0", *inputs), ("out 1", *inputs)]
 
 
-GOOD = (several, unpacked, constant, called, methods, displays, attributes, items, swapped, shared, changed_after, globally)
+GOOD = (
+    several,
+    unpacked,
+    constant,
+    called,
+    methods,
+    displays,
+    attributes,
+    items,
+    swapped,
+    shared,
+    changed_after,
+    globally,
+)
 GOOD += (iterated,)
 REFUSED = {
     closure: "closure",

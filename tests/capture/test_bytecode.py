@@ -126,25 +126,35 @@ class Same:
 
 def check(function, make_call, *, earlier=()) -> r.ReturnRecipe:
     """Capture `function`, run its last recipe on fresh arguments and compare with eager on equal ones."""
-    frames = capture(function, *(call() for call in (*earlier, make_call)))
-    recipe = frames[-1].recipe()
-    state = {name: function.__globals__[name] for name in ("count", "REGISTRY")}
+    frames = []
+    recipe: r.ReturnRecipe | None = None
 
     def world(run):
-        torch.manual_seed(0)
+        """Everything that a call leaves behind, starting from the same globals each time."""
+        state = {"count": 0, "REGISTRY": {"n": 0}}
+        function.__globals__.update(state)
         args, kwargs = make_call()
-        function.__globals__.update(count=state["count"], REGISTRY=dict(state["REGISTRY"]))
         result = run(args, kwargs)
-        return {"args": args, "kwargs": kwargs, "result": result, **{name: function.__globals__[name] for name in state}}
+        return {
+            "args": args,
+            "kwargs": kwargs,
+            "result": result,
+            **{name: function.__globals__[name] for name in state},
+        }
+
+    def dynamo(args, kwargs):
+        frames.extend(capture(function, *(call() for call in earlier), (args, kwargs)))
+
+    def eager(args, kwargs):
+        return function(*args, **kwargs)
 
     def ours(args, kwargs):
         arguments = reference.bind(function, args, kwargs)
         return reference.run(recipe, frames[-1].graph.forward, arguments, function.__globals__, function)
 
-    try:
-        Same().check(world(lambda args, kwargs: function(*args, **kwargs)), world(ours))
-    finally:
-        function.__globals__.update(state)
+    world(dynamo)
+    recipe = frames[-1].recipe()
+    Same().check(world(eager), world(ours))
     return recipe
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import build_core  # noqa: E402
-from hook_support import HAS_CALL_DOOR, Record  # noqa: E402
+import build_core
+from hook_support import HAS_CALL_DOOR, Record
 
 
 @pytest.fixture(scope="session")

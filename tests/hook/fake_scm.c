@@ -3,7 +3,7 @@
 #include "tdh_scm.h"
 
 enum { ARG0, CONST, LOCALS, FREE, MISS, ERROR_, BYPASS, CALL, BROKEN_HIT, BROKEN_ERROR, N_MODES };
-static const char *const mode_names[N_MODES] = {"arg0", "const",  "locals", "free",       "miss",
+static const char *const mode_names[N_MODES] = {"arg0",  "const",  "locals", "free",       "miss",
                                                 "error", "bypass", "call",   "broken_hit", "broken_error"};
 
 typedef struct fake {
@@ -20,7 +20,8 @@ static PyObject *locals_tuple(tdh_call *call) {
   Py_ssize_t n = code->co_argcount + code->co_kwonlyargcount + !!(code->co_flags & CO_VARARGS) +
                  !!(code->co_flags & CO_VARKEYWORDS);
   PyObject *tuple = PyTuple_New(n);
-  for (Py_ssize_t i = 0; tuple && i < n; i++) PyTuple_SET_ITEM(tuple, i, Py_NewRef(call->locals[i]));
+  for (Py_ssize_t i = 0; tuple && i < n; i++)
+    PyTuple_SET_ITEM(tuple, i, Py_NewRef(call->locals[i]));
   return tuple;
 }
 
@@ -28,7 +29,8 @@ static PyObject *free_tuple(tdh_call *call) {
   PyObject *closure = ((PyFunctionObject *)call->func)->func_closure;
   Py_ssize_t n = closure ? PyTuple_GET_SIZE(closure) : 0;
   PyObject *tuple = PyTuple_New(n);
-  for (Py_ssize_t i = 0; tuple && i < n; i++) PyTuple_SET_ITEM(tuple, i, PyCell_Get(PyTuple_GET_ITEM(closure, i)));
+  for (Py_ssize_t i = 0; tuple && i < n; i++)
+    PyTuple_SET_ITEM(tuple, i, PyCell_Get(PyTuple_GET_ITEM(closure, i)));
   return tuple;
 }
 
@@ -68,11 +70,14 @@ static int fake_run(fake *me, tdh_call *call, PyObject **result) {
   }
 }
 
-#define ENTRY(i) \
-  static int entry_##i(tdh_call *call, PyObject **result) { return fake_run(&fakes[i], call, result); }
-ENTRY(0) ENTRY(1) ENTRY(2) ENTRY(3) ENTRY(4) ENTRY(5) ENTRY(6) ENTRY(7) ENTRY(8) ENTRY(9) ENTRY(10) ENTRY(11)
-static const tdh_entry_fn entries[N_FAKES] = {entry_0, entry_1, entry_2, entry_3, entry_4,  entry_5,
-                                              entry_6, entry_7, entry_8, entry_9, entry_10, entry_11};
+#define ENTRY(i)                                            \
+  static int entry_##i(tdh_call *call, PyObject **result) { \
+    return fake_run(&fakes[i], call, result);               \
+  }
+ENTRY(0)
+ENTRY(1) ENTRY(2) ENTRY(3) ENTRY(4) ENTRY(5) ENTRY(6) ENTRY(7) ENTRY(8) ENTRY(9) ENTRY(10)
+    ENTRY(11) static const tdh_entry_fn entries[N_FAKES] = {entry_0, entry_1, entry_2, entry_3, entry_4,  entry_5,
+                                                            entry_6, entry_7, entry_8, entry_9, entry_10, entry_11};
 
 static void capsule_free(PyObject *capsule) {
   fake *me = PyCapsule_GetContext(capsule);
@@ -88,8 +93,10 @@ static PyObject *scm(PyObject *m, PyObject *args) {
   (void)m;
   if (!PyArg_ParseTuple(args, "s|OI", &name, &value, &abi)) return NULL;
   int mode = 0, i = 0;
-  while (mode < N_MODES && strcmp(mode_names[mode], name)) mode++;
-  while (i < N_FAKES && fakes[i].used) i++;
+  while (mode < N_MODES && strcmp(mode_names[mode], name))
+    mode++;
+  while (i < N_FAKES && fakes[i].used)
+    i++;
   if (mode == N_MODES || i == N_FAKES) return PyErr_Format(PyExc_ValueError, "no mode %s, or all fakes in use", name);
   fakes[i] = (fake){1, mode, Py_NewRef(value), {abi, 1, entries[i]}};
   PyObject *capsule = PyCapsule_New(&fakes[i].scm, TDH_SCM_CAPSULE, capsule_free);
@@ -103,7 +110,8 @@ static PyObject *scm(PyObject *m, PyObject *args) {
 static PyObject *scms_in_use(PyObject *m, PyObject *x) {
   (void)m, (void)x;
   long n = 0;
-  for (int i = 0; i < N_FAKES; i++) n += fakes[i].used;
+  for (int i = 0; i < N_FAKES; i++)
+    n += fakes[i].used;
   return PyLong_FromLong(n);
 }
 
@@ -127,7 +135,9 @@ static PyObject *foreign_remove(PyObject *m, PyObject *drop) {
   tdh_evaluator_set(PyObject_IsTrue(drop) ? _PyEval_EvalFrameDefault : below);
   Py_RETURN_NONE;
 }
-static PyObject *foreign_count(PyObject *m, PyObject *x) { return (void)m, (void)x, PyLong_FromSsize_t(n_foreign); }
+static PyObject *foreign_count(PyObject *m, PyObject *x) {
+  return (void)m, (void)x, PyLong_FromSsize_t(n_foreign);
+}
 /* 'default', 'foreign' or 'other' */
 static PyObject *evaluator(PyObject *m, PyObject *x) {
   (void)m, (void)x;
@@ -159,4 +169,6 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 static PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "fake_scm", .m_size = -1, .m_methods = methods};
-PyMODINIT_FUNC PyInit_fake_scm(void) { return PyModule_Create(&definition); }
+PyMODINIT_FUNC PyInit_fake_scm(void) {
+  return PyModule_Create(&definition);
+}

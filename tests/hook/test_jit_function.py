@@ -39,7 +39,8 @@ def test_metadata(jitted):
     assert "target" in repr(jitted)
     assert hasattr(jitted, "__type_params__") is HAS_CALL_DOOR
     jitted.extra = 1
-    assert jitted.extra == 1 and not hasattr(target, "extra")
+    assert jitted.extra == 1
+    assert not hasattr(target, "extra")
 
 
 def test_function_attributes_write_through(core):
@@ -48,7 +49,8 @@ def test_function_attributes_write_through(core):
 
     j = core.JitFunction(f)
     j.__defaults__ = (5,)
-    assert f() == 5 and j() == 5
+    assert f() == 5
+    assert j() == 5
 
 
 def test_update_wrapper_both_ways(jitted, core):
@@ -59,7 +61,8 @@ def test_update_wrapper_both_ways(jitted, core):
     def wrapper(*args, **kwargs):
         return jitted(*args, **kwargs)
 
-    assert wrapper.__name__ == "target" and wrapper.__doc__ == "A docstring."
+    assert wrapper.__name__ == "target"
+    assert wrapper.__doc__ == "A docstring."
     assert inspect.signature(wrapper) == inspect.signature(target)
     assert wrapper(1) == ("plain", 1, 2, 3)
 
@@ -107,12 +110,14 @@ def test_pickle_by_qualified_name(core, monkeypatch):
 def test_weakref_and_gc(core):
     before = core.live_counts()["jit_functions"]
 
-    def f(x):
-        return holder  # a cycle: f -> cell -> holder -> f
+    def make():
+        def f(x):
+            return holder  # a cycle: f -> cell -> holder -> f
 
-    holder = core.JitFunction(f)
-    gone = weakref.ref(holder)
-    del holder, f
+        holder = core.JitFunction(f)
+        return weakref.ref(holder)
+
+    gone = make()
     gc.collect()
     assert gone() is None
     assert core.live_counts()["jit_functions"] == before
@@ -127,7 +132,8 @@ def test_does_not_need_the_hook_and_skips_it_when_it_is_there(core, serve, fake)
     core.hook_install()
     assert j(1) == ("plain", 1)
     stats = core.entry_stats(f.__code__)
-    assert stats["misses"] == 1 and stats["python"] == 1  # asked once, not again by the frame door
+    assert stats["misses"] == 1
+    assert stats["python"] == 1
     assert f(1) == ("plain", 1)
     assert core.entry_stats(f.__code__)["misses"] == 2
 

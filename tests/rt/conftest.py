@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+from contextlib import contextmanager
+
 import pytest
-import torch  # noqa: F401  (its libraries must be in the process before _rt is loaded)
+import torch  # its libraries must be in the process before _rt is loaded
 
 from trident_hook import _rt
 
@@ -13,3 +16,21 @@ def no_handle_leaks():
     before = _rt.live_handles()
     yield
     assert _rt.live_handles() == before
+
+
+@contextmanager
+def overriding(name, function, key="CPU"):
+    """An ATen operator's kernel replaced, as libraries do it."""
+    library = torch.library.Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "Overriding a previously registered kernel", once for a process
+        library.impl(name, function, key)
+    try:
+        yield
+    finally:
+        library._destroy()
+
+
+@pytest.fixture
+def override():
+    return overriding

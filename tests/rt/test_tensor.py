@@ -103,13 +103,11 @@ def test_refuses_sizes_that_are_not_plain():
     assert _rt.tensor_read(Wrapper((2, 3))) is None  # and did not ask Python
 
 
-def test_refuses_symbolic_sizes():
+def test_refuses_tensors_that_dispatch_to_python():
     from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
-    with FakeTensorMode(shape_env=ShapeEnv()) as mode:
-        context = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC] * 2)
-        fake = mode.from_tensor(torch.zeros(3, 4), symbolic_context=context)
+    with FakeTensorMode() as mode:
+        fake = mode.from_tensor(torch.zeros(3, 4))
     assert _rt.tensor_read(fake) is None
 
 

@@ -72,7 +72,7 @@ def make_sites():
         ("keyword", lambda: defaults(1, c=3), defaults),
         ("kwonly", lambda: kwonly(1, k=2), kwonly),
         ("star", lambda: f(*args), f),
-        ("double_star", lambda: var(1, **{"z": 1}), var),
+        ("double_star", lambda: var(1, z=1), var),
         ("method", lambda: o.method(), attrs["method"]),
         ("bound", lambda m=o.method: m(2), attrs["method"]),
         ("property", lambda: o.prop, attrs["prop"].fget),
@@ -85,7 +85,7 @@ def make_sites():
         ("static", lambda: C.static(1), attrs["static"].__func__),
         ("class", lambda: C.klass(), attrs["klass"].__func__),
         ("getattribute", lambda: ga.anything, Getattribute.__getattribute__),
-        ("map", lambda: list(map(f, [1]))[0], f),
+        ("map", lambda: next(map(f, [1])), f),
         ("partial", lambda: functools.partial(f, 1)(), f),
         ("reduce", lambda: functools.reduce(defaults, [1, 2]), defaults),
     ]
@@ -178,7 +178,7 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("func, args, kwargs", CALLS, ids=lambda v: getattr(v, "__name__", None))
+@pytest.mark.parametrize(("func", "args", "kwargs"), CALLS, ids=lambda v: getattr(v, "__name__", None))
 def test_binding(serve, door, func, args, kwargs):
     expected = func(*args, **kwargs)
     serve(func, "locals")
@@ -203,7 +203,7 @@ BAD_CALLS = [
 ]
 
 
-@pytest.mark.parametrize("func, args, kwargs", BAD_CALLS, ids=lambda v: getattr(v, "__name__", None))
+@pytest.mark.parametrize(("func", "args", "kwargs"), BAD_CALLS, ids=lambda v: getattr(v, "__name__", None))
 def test_bad_calls_raise_the_functions_own_error(serve, door, func, args, kwargs):
     with pytest.raises(TypeError) as expected:
         func(*args, **kwargs)
@@ -281,7 +281,8 @@ def test_bypass_runs_plain_and_does_not_ask_the_record(core, serve, door):
     call = door(f)
     assert call(1) == ("plain", 1)
     stats = core.entry_stats(f.__code__)
-    assert stats["bypasses"] == 1 and stats["python"] == 0
+    assert stats["bypasses"] == 1
+    assert stats["python"] == 0
     assert record.before_calls == []
 
 

@@ -104,5 +104,5 @@ def test_remove_and_install_in_nested_plain_frames(core, fake):
 @pytest.mark.parametrize("call", ["entry_create", "entry_drop", "entry_record", "promote", "discoverer_set"])
 def test_wrong_arguments_are_type_errors(core, call):
     args = (3, None, 1) if call == "entry_create" else (3,)
-    with pytest.raises(TypeError, match="seen|expected"):
+    with pytest.raises(TypeError, match="expected a"):
         getattr(core, call)(*args)
