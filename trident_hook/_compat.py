@@ -51,3 +51,10 @@ def unsupported_reason() -> str | None:
 
         return f"PyTorch {torch.__version__} is not supported (supported: 2.11 to 2.14)"
     return None
+
+
+#: PyDict_AddWatcher and PyType_AddWatcher (CPython 3.12).
+HAS_WATCHERS = PYTHON >= (3, 12)
+
+#: A dict watcher sees every change of an instance's attributes. CPython 3.13 keeps them inline and says nothing of most.
+INSTANCE_DICTS_ARE_WATCHABLE = PYTHON == (3, 12)

@@ -28,7 +28,7 @@ const empty_strided_handle &empty_strided_operator() {
 // With that, an override registered for the backend (torch.library.impl, a library such as FlagGems) is found. What is
 // skipped is the profiler's record of the allocation. Devices: the CUDA kernel switches to `device` and back itself.
 int allocate(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype, c10::Device device,
-                    at::Tensor *out) {
+             at::Tensor *out) {
   HANDLE_TH_ERRORS
   // What eager does first: initialises CUDA in a process that has not used it, raises in a forked child.
   if (!device.is_cpu() && !device.is_meta()) torch::utils::device_lazy_init(device.type());

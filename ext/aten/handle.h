@@ -11,7 +11,9 @@ namespace trident_hook {
 
 using impl_ptr = c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
-inline c10::TensorImpl *impl_of(void *handle) { return static_cast<c10::TensorImpl *>(handle); }
+inline c10::TensorImpl *impl_of(void *handle) {
+  return static_cast<c10::TensorImpl *>(handle);
+}
 
 // A new reference to a borrowed handle; undefined for NULL.
 inline impl_ptr share(void *handle) {

@@ -1,5 +1,5 @@
-// Prepared calls of operators. A site is made once from Python, when a generated module is loaded, and called from there
-// with placeholders filled in; see op_site.cpp.
+// Prepared calls of operators. A site is made once from Python, when a generated module is loaded, and called from
+// there with placeholders filled in; see op_site.cpp.
 #ifndef TDH_ATEN_OP_SITE_H
 #define TDH_ATEN_OP_SITE_H
 

@@ -1,5 +1,5 @@
-// Parsing and filling of argument templates, see template.h. Parsing is cold and strict: what the schema would refuse is
-// refused here, when the site is made, because at call time there is no way back.
+// Parsing and filling of argument templates, see template.h. Parsing is cold and strict: what the schema would refuse
+// is refused here, when the site is made, because at call time there is no way back.
 #include "aten/template.h"
 
 #include "compat/torch_ivalue.h"
@@ -20,7 +20,7 @@ namespace {
 struct parser {
   const c10::FunctionSchema &schema;
   const c10::Argument &declared;
-  c10::TypePtr type; // the declared type without its Optional
+  c10::TypePtr type;  // the declared type without its Optional
   bool optional = false;
 
   parser(const c10::FunctionSchema &s, const c10::Argument &d) : schema(s), declared(d), type(d.real_type()) {
@@ -62,7 +62,9 @@ struct parser {
   target number(source from) const {
     switch (type->kind()) {
       case c10::TypeKind::NumberType:
-        return from == source::integer ? target::integer : from == source::floating ? target::floating : target::boolean;
+        return from == source::integer    ? target::integer
+               : from == source::floating ? target::floating
+                                          : target::boolean;
       case c10::TypeKind::IntType:
       case c10::TypeKind::SymIntType:
       case c10::TypeKind::ScalarTypeType:
@@ -125,11 +127,13 @@ struct parser {
   template <typename F>
   void each(PyObject *values, F visit) const {
     require(PyList_Check(values) || PyTuple_Check(values), "its template is no list");
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(values); i++) visit(PySequence_Fast_GET_ITEM(values, i));
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(values); i++)
+      visit(PySequence_Fast_GET_ITEM(values, i));
   }
 
   const char *tag(PyObject *entry) const {
-    const bool pair = PyTuple_Check(entry) && PyTuple_GET_SIZE(entry) == 2 && PyUnicode_Check(PyTuple_GET_ITEM(entry, 0));
+    const bool pair =
+        PyTuple_Check(entry) && PyTuple_GET_SIZE(entry) == 2 && PyUnicode_Check(PyTuple_GET_ITEM(entry, 0));
     require(pair, "a template entry is a pair (kind, value)");
     const char *text = PyUnicode_AsUTF8(PyTuple_GET_ITEM(entry, 0));
     if (text == nullptr) throw python_error();
@@ -193,7 +197,8 @@ void template_shape(const std::vector<argument> &arguments, site_shape *shape) {
         break;
     }
     use(count, entry.slot);
-    for (const list_element &element : entry.elements) use(count, element.slot);
+    for (const list_element &element : entry.elements)
+      use(count, element.slot);
   }
 }
 
@@ -222,7 +227,8 @@ void push_tensor_list(const argument &entry, void *const *tensors, torch::jit::S
   } else {
     c10::List<at::Tensor> list;
     list.reserve(entry.elements.size());
-    for (const list_element &element : entry.elements) list.push_back(value(element));
+    for (const list_element &element : entry.elements)
+      list.push_back(value(element));
     stack->emplace_back(std::move(list));
   }
 }

@@ -18,7 +18,7 @@ enum class source : uint8_t { constant, tensor, optional_tensor, integer, floati
 enum class target : uint8_t { as_is, integer, floating, boolean, optional_elements };
 
 struct list_element {
-  int32_t slot;   // -1: the constant (int lists), or None (tensor lists)
+  int32_t slot;  // -1: the constant (int lists), or None (tensor lists)
   int64_t value;
 };
 

@@ -101,13 +101,16 @@ static inline void tdh_recursion_leave(PyThreadState *ts) {
 }
 
 #if TDH_HAS_MONITORING
-/* Whether any tool of `mask` is set in the `n` bytes of a monitors table (one byte an event, one bit a tool). */
+/* Whether any tool of `mask` is set in a monitors table of `n` bytes (one byte an event, one bit a tool). Two loads. */
 static inline bool tdh_tools_any(const uint8_t *tools, size_t n, uint8_t mask) {
-  uint8_t all = 0;
-  for (size_t i = 0; i < n; i++)
-    all |= tools[i];
-  return (all & mask) != 0;
+  uint64_t head, tail;
+  memcpy(&head, tools, 8);
+  memcpy(&tail, tools + n - 8, 8);
+  return ((head | tail) & mask * UINT64_C(0x0101010101010101)) != 0;
 }
+_Static_assert(sizeof(_Py_GlobalMonitors) >= 8 && sizeof(_Py_GlobalMonitors) <= 16 && sizeof(_Py_LocalMonitors) >= 8 &&
+                   sizeof(_Py_LocalMonitors) <= 16,
+               "tdh_tools_any reads 8 to 16 bytes");
 #endif
 
 /* Whether a tracer, a profiler or a monitoring tool wants to see calls of `code` on this thread. A served call produces

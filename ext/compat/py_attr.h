@@ -1,4 +1,4 @@
-/* Attribute look-up without raising AttributeError, under one name on every supported CPython. Separate from py.h, which
+/* Attribute look-up without raising AttributeError, under one name on every supported CPython. Apart from py.h, which
  * is about frames and needs CPython's internal headers. */
 #ifndef TDH_COMPAT_PY_ATTR_H
 #define TDH_COMPAT_PY_ATTR_H

@@ -1,6 +1,7 @@
 /* The only home of PyTorch version checks, and of the few libtorch declarations that are repeated here instead of being
- * included: their headers (pybind_utils.h, ATen/autocast_mode.h) cost ten seconds a file. A declaration that no longer
- * matches is an undefined symbol when the module is loaded, never a wrong call: the mangled name holds every type. */
+ * included: their headers (pybind_utils.h, ATen/autocast_mode.h) cost ten seconds a file. Parameters that no longer
+ * match are an undefined symbol when the module is loaded, not a wrong call: the mangled name holds their types. Return
+ * types are not in it; compare them with the headers named below when a new PyTorch is added. */
 #ifndef TDH_COMPAT_TORCH_H
 #define TDH_COMPAT_TORCH_H
 

@@ -1,5 +1,5 @@
-/* Python object to IValue, as torch.ops converts its arguments: declared here because torch/csrc/jit/python/pybind_utils.h
- * costs ten seconds to include. See torch.h for why that is safe. */
+/* Python object to IValue, as torch.ops converts its arguments. Declared here because the header that has it,
+ * torch/csrc/jit/python/pybind_utils.h, costs ten seconds to include; torch.h says why that is safe. */
 #ifndef TDH_COMPAT_TORCH_IVALUE_H
 #define TDH_COMPAT_TORCH_IVALUE_H
 

@@ -2,7 +2,7 @@
  * Must never raise a TypeError: whatever does not bind goes to the function itself, which words it right. */
 #include "door/door.h"
 
-enum { BOUND = 0, UNBOUND = 1 };
+enum { BOUND = TDH_BOUND, UNBOUND = TDH_UNBOUND };
 
 /* Index of the parameter called `name` among [from, to), or -1. Keyword names at call sites are interned: identity finds
  * them; equality is for names that were built at run time. */
@@ -74,8 +74,8 @@ static int defaults_fill(tdh_bound *b, PyFunctionObject *f, PyCodeObject *code) 
 
 /* Out of line: everything but "exactly the positional parameters". References are taken, because the call may rebind
  * the defaults that it was called with. */
-static TDH_COLD int bound_fill_general(tdh_bound *b, PyFunctionObject *f, PyObject *const *args, Py_ssize_t nargs,
-                                       PyObject *kwnames) {
+int tdh_bound_fill_general(tdh_bound *b, PyFunctionObject *f, PyObject *const *args, Py_ssize_t nargs,
+                           PyObject *kwnames) {
   PyCodeObject *code = (PyCodeObject *)f->func_code;
   b->n = code->co_argcount + code->co_kwonlyargcount + !!(code->co_flags & CO_VARARGS) +
          !!(code->co_flags & CO_VARKEYWORDS);
@@ -90,26 +90,12 @@ static TDH_COLD int bound_fill_general(tdh_bound *b, PyFunctionObject *f, PyObje
   int rc = positional_fill(b, code, args, nargs);
   if (rc == BOUND) rc = keywords_fill(b, code, args + nargs, kwnames);
   if (rc == BOUND) rc = defaults_fill(b, f, code);
-  if (rc != BOUND) tdh_bound_clear(b);
+  if (rc != BOUND) tdh_bound_drop(b);
   return rc;
 }
 
-/* 0: bound, tdh_bound_clear is due. 1: the arguments do not fit. -1: out of memory, exception set.
- * Budget for plain positional calls: four loads, nothing copied. */
-int tdh_bound_fill(tdh_bound *b, PyFunctionObject *f, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
-  PyCodeObject *code = (PyCodeObject *)f->func_code;
-  if (TDH_LIKELY(kwnames == NULL && nargs == code->co_argcount && code->co_kwonlyargcount == 0 &&
-                 !(code->co_flags & (CO_VARARGS | CO_VARKEYWORDS)))) {
-    b->locals = args;
-    b->owned = NULL;
-    return BOUND;
-  }
-  return bound_fill_general(b, f, args, nargs, kwnames);
-}
-
 /* May run destructors. */
-void tdh_bound_clear(tdh_bound *b) {
-  if (b->owned == NULL) return;
+void tdh_bound_drop(tdh_bound *b) {
   for (Py_ssize_t i = 0; i < b->n; i++)
     Py_XDECREF(b->owned[i]);
   if (b->owned != b->space) PyMem_Free(b->owned);

@@ -47,19 +47,18 @@ static PyObject *plain_call(PyObject *func, PyObject *const *args, size_t nargsf
 
 static TDH_COLD PyObject *missed_call(tdh_entry *e, const tdh_call *call, PyObject *func, PyObject *const *args,
                                       size_t nargsf, PyObject *kwnames) {
-  PyObject *old, *callback = tdh_miss_begin(e, TDH_DOOR_CALL, call);
-  if (callback == NULL || tdh_delegation_enter(callback, &old) < 0) {
+  tdh_delegation delegation;
+  PyObject *result, *callback = tdh_miss_begin(e, TDH_DOOR_CALL, call);
+  if (callback == NULL || tdh_delegation_enter(&delegation, callback) < 0) {
     ++e->counts.python;
-    PyObject *result = plain_call(func, args, nargsf, kwnames);
-    if (callback) tdh_miss_end(e);
-    Py_XDECREF(callback);
-    return result;
+    result = plain_call(func, args, nargsf, kwnames);
+  } else {
+    ++e->counts.delegated;
+    result = plain_call(func, args, nargsf, kwnames);
+    tdh_delegation_leave(&delegation);
   }
-  ++e->counts.delegated;
-  PyObject *result = plain_call(func, args, nargsf, kwnames);
-  tdh_delegation_leave(callback, old);
-  tdh_miss_end(e);
-  Py_DECREF(callback);
+  if (callback) tdh_miss_end(e);
+  Py_XDECREF(callback);
   return result;
 }
 

@@ -88,10 +88,14 @@ void autocast_read(const c10::DispatchKeySet excluded, uint64_t *words) {
     DispatchKey key;
     c10::DeviceType device;
   } others[] = {
-      {DispatchKey::AutocastMPS, c10::DeviceType::MPS},   {DispatchKey::AutocastXPU, c10::DeviceType::XPU},
-      {DispatchKey::AutocastIPU, c10::DeviceType::IPU},   {DispatchKey::AutocastHPU, c10::DeviceType::HPU},
-      {DispatchKey::AutocastXLA, c10::DeviceType::XLA},   {DispatchKey::AutocastMTIA, c10::DeviceType::MTIA},
-      {DispatchKey::AutocastMAIA, c10::DeviceType::MAIA}, {DispatchKey::AutocastPrivateUse1, c10::DeviceType::PrivateUse1},
+      {DispatchKey::AutocastMPS, c10::DeviceType::MPS},
+      {DispatchKey::AutocastXPU, c10::DeviceType::XPU},
+      {DispatchKey::AutocastIPU, c10::DeviceType::IPU},
+      {DispatchKey::AutocastHPU, c10::DeviceType::HPU},
+      {DispatchKey::AutocastXLA, c10::DeviceType::XLA},
+      {DispatchKey::AutocastMTIA, c10::DeviceType::MTIA},
+      {DispatchKey::AutocastMAIA, c10::DeviceType::MAIA},
+      {DispatchKey::AutocastPrivateUse1, c10::DeviceType::PrivateUse1},
   };
   for (const auto &other : others) {
     if (!excluded.has(other.key)) put(other.device);

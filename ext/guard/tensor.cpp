@@ -1,6 +1,6 @@
 // Reads what the guards compare from a tensor argument. No reference is taken, nothing is allocated, and no Python code
-// runs: tensors that dispatch to Python (__torch_dispatch__) are refused, because their fields may be computed there and
-// because nothing that we would do with their memory is what they mean.
+// runs: tensors that dispatch to Python (__torch_dispatch__) are refused, because their fields may be computed there
+// and nothing that we would do with their memory is what they mean.
 #include <c10/core/TensorImpl.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -77,6 +77,8 @@ uint64_t keys_apply(uint64_t keys, const tdh_state *state) {
   return (((set(set::RAW, keys) | included) - excluded) - python_keys).raw_repr();
 }
 
-void *unwrap(PyObject *tensor) { return THPVariable_Unpack(tensor).unsafeGetTensorImpl(); }
+void *unwrap(PyObject *tensor) {
+  return THPVariable_Unpack(tensor).unsafeGetTensorImpl();
+}
 
 }  // namespace trident_hook

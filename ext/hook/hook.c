@@ -35,8 +35,10 @@ static bool was_dropped(void) {
   return linked && !lifted && now != hook_evaluate && (now == _PyEval_EvalFrameDefault || now == previous);
 }
 
-/* Puts the evaluator back where it was dropped. Cheap; called from cold places. */
+/* Puts the evaluator back where it was dropped, and takes it out where it only waited to be on top again. Cheap; called
+ * from cold places. */
 void tdh_hook_settle(void) {
+  if (!wanted && linked && !lifted) link_out();
   if (!was_dropped()) return;
   linked = false;
   if (wanted && !tdh_hook_is_aside) link_in();

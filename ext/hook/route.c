@@ -15,14 +15,15 @@ void tdh_route_promote(PyObject *func, tdh_entry *e) {
 
 static TDH_COLD PyObject *missed_frame(PyThreadState *ts, tdh_frame *f, tdh_entry *e, const tdh_call *call) {
   ++e->counts.misses;
-  PyObject *old, *result, *callback = tdh_miss_begin(e, TDH_DOOR_FRAME, call);
-  if (callback == NULL || tdh_delegation_enter(callback, &old) < 0) {
+  tdh_delegation delegation;
+  PyObject *result, *callback = tdh_miss_begin(e, TDH_DOOR_FRAME, call);
+  if (callback == NULL || tdh_delegation_enter(&delegation, callback) < 0) {
     ++e->counts.python;
     result = tdh_hook_forward(ts, f, 0);
   } else {
     ++e->counts.delegated;
     result = tdh_hook_hand_over(ts, f);
-    tdh_delegation_leave(callback, old);
+    tdh_delegation_leave(&delegation);
   }
   if (callback) tdh_miss_end(e);
   Py_XDECREF(callback);

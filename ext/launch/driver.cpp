@@ -31,10 +31,10 @@ struct entry {
   }
 };
 
-#define TDH_TAG(function_name, since, ...)                               \
-  struct function_name##_tag {                                           \
-    static constexpr const char *name = #function_name;                  \
-    static result (**slot())(__VA_ARGS__) { return &function_name; }      \
+#define TDH_TAG(function_name, since, ...)                           \
+  struct function_name##_tag {                                       \
+    static constexpr const char *name = #function_name;              \
+    static result (**slot())(__VA_ARGS__) { return &function_name; } \
   };
 TDH_DRIVER_FUNCTIONS(TDH_TAG)
 #undef TDH_TAG

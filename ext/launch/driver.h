@@ -7,7 +7,7 @@
 
 namespace trident_hook::driver {
 
-using result = int; // CUresult
+using result = int;  // CUresult
 using context = void *;
 using stream = void *;
 using function = void *;
@@ -16,8 +16,8 @@ enum : result {
   success = 0,
   invalid_context = 201,
   invalid_handle = 400,
-  library_absent = -1,  // ours: no libcuda.so.1
-  function_absent = -2, // ours: this libcuda.so.1 is too old for the call
+  library_absent = -1,   // ours: no libcuda.so.1
+  function_absent = -2,  // ours: this libcuda.so.1 is too old for the call
 };
 
 enum : int {
@@ -47,16 +47,16 @@ struct launch_config {
 static_assert(sizeof(launch_config) == 56);
 
 // Each function once: name, parameters, the CUDA version that brought it.
-#define TDH_DRIVER_FUNCTIONS(X)                                                                                       \
-  X(cuLaunchKernel, 4.0, function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, stream,      \
-    void **, void **)                                                                                                 \
-  X(cuLaunchKernelEx, 11.8, const launch_config *, function, void **, void **)                                        \
-  X(cuGetErrorName, 6.0, result, const char **)                                                                       \
-  X(cuGetErrorString, 6.0, result, const char **)                                                                     \
-  X(cuCtxGetCurrent, 4.0, context *)                                                                                  \
-  X(cuCtxSetCurrent, 4.0, context)                                                                                    \
-  X(cuDevicePrimaryCtxRetain, 7.0, context *, int)                                                                    \
-  X(cuFuncSetAttribute, 9.0, function, int, int)                                                                      \
+#define TDH_DRIVER_FUNCTIONS(X)                                                                                  \
+  X(cuLaunchKernel, 4.0, function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, stream, \
+    void **, void **)                                                                                            \
+  X(cuLaunchKernelEx, 11.8, const launch_config *, function, void **, void **)                                   \
+  X(cuGetErrorName, 6.0, result, const char **)                                                                  \
+  X(cuGetErrorString, 6.0, result, const char **)                                                                \
+  X(cuCtxGetCurrent, 4.0, context *)                                                                             \
+  X(cuCtxSetCurrent, 4.0, context)                                                                               \
+  X(cuDevicePrimaryCtxRetain, 7.0, context *, int)                                                               \
+  X(cuFuncSetAttribute, 9.0, function, int, int)                                                                 \
   X(cuStreamIsCapturing, 10.0, stream, int *)
 
 // Calls: any thread, with or without the GIL. Each returns CUresult, or library_absent or function_absent.

@@ -1,6 +1,6 @@
-// Launches of embedded CUBINs: where to, the function of the device, the call itself. Semantics of grid and attributes are
-// those of Triton's own launcher; what it does differently from what its words say is left to it (launch returns 1).
-#define PY_SSIZE_T_CLEAN // "y#" takes a Py_ssize_t
+// Launches of embedded CUBINs: where to, the function of the device, the call itself. Grid and attributes mean what
+// they mean to Triton's own launcher; grids that it treats oddly are left to it (launch returns 1).
+#define PY_SSIZE_T_CLEAN  // "y#" takes a Py_ssize_t
 #include <Python.h>
 
 #include "launch/launch.h"
@@ -9,6 +9,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <atomic>
 #include <climits>
 
 #include "aten/gil.h"
@@ -28,7 +29,8 @@ constexpr int64_t max_grid = INT_MAX;
 // What stock Triton launches, and what it does not: its test for an empty grid is a product of ints that may wrap.
 enum class grid_verdict { launch, nothing, leave_to_stock };
 grid_verdict judge(int64_t gx, int64_t gy, int64_t gz, int64_t num_ctas) {
-  if (gx < 0 || gy < 0 || gz < 0 || gx > max_grid || gy > max_grid || gz > max_grid) return grid_verdict::leave_to_stock;
+  if (gx < 0 || gy < 0 || gz < 0 || gx > max_grid || gy > max_grid || gz > max_grid)
+    return grid_verdict::leave_to_stock;
   if (gx == 0 || gy == 0 || gz == 0) return grid_verdict::nothing;
   int64_t product;
   if (__builtin_mul_overflow(gx * gy, gz, &product) || product > INT_MAX) return grid_verdict::leave_to_stock;
@@ -41,7 +43,7 @@ struct request {
   driver::function function;
   driver::stream stream;
   int device;
-  unsigned grid[3]; // in blocks: x includes the cluster
+  unsigned grid[3];  // in blocks: x includes the cluster
   void **params;
 };
 
@@ -78,10 +80,13 @@ driver::result submit(const request &r) {
 // launch refused for that had no effect: make the primary context current, try once more, put back what was there (but
 // leave the primary one where there was none, as Triton does).
 driver::result submit_in_primary_context(const request &r, driver::result refusal) {
-  driver::context before = nullptr, primary = nullptr;
+  static std::atomic<driver::context> retained[TDH_MAX_DEVICES];  // for the life of the process, as PyTorch does
+  driver::context before = nullptr, primary = retained[r.device];
   driver::result code = driver::cuCtxGetCurrent(&before);
-  // One reference to the primary context for each such device and process would do; one more each time costs nothing.
-  if (code == driver::success) code = driver::cuDevicePrimaryCtxRetain(&primary, r.device);
+  if (code == driver::success && primary == nullptr) {
+    code = driver::cuDevicePrimaryCtxRetain(&primary, r.device);
+    if (code == driver::success) retained[r.device] = primary;
+  }
   if (code != driver::success) return code;
   if (before == primary) return refusal;
   code = driver::cuCtxSetCurrent(primary);
@@ -175,8 +180,12 @@ int launch(tdh_kernel *kernel, const tdh_launch_env *env, int64_t gx, int64_t gy
     case grid_verdict::launch:
       break;
   }
-  request r = {kernel, kernel_function(kernel, env->device), env->stream, env->device,
-               {static_cast<unsigned>(gx) * num_ctas, static_cast<unsigned>(gy), static_cast<unsigned>(gz)}, params};
+  request r = {kernel,
+               kernel_function(kernel, env->device),
+               env->stream,
+               env->device,
+               {static_cast<unsigned>(gx) * num_ctas, static_cast<unsigned>(gy), static_cast<unsigned>(gz)},
+               params};
   if (r.function == nullptr) return -1;
   driver::result code;
   {

@@ -1,6 +1,6 @@
-// The extension module trident_hook._rt: the table of services for generated modules (attribute `api`), and a Python face
-// of the same services for capture and for tests. PyTorch must have been imported before: its libraries are found in
-// the process, not through an rpath.
+// The extension module trident_hook._rt: the table of services for generated modules (attribute `api`), and a Python
+// face of the same services for capture and for tests. PyTorch must have been imported before: its libraries are found
+// in the process, not through an rpath.
 #include <Python.h>
 
 #include <torch/csrc/autograd/python_variable.h>
@@ -9,6 +9,7 @@
 
 #include "aten/op_site.h"
 #include "compat/py_attr.h"
+#include "guard/watch.h"
 #include "launch/launch.h"
 #include "services.h"
 
@@ -16,19 +17,22 @@ namespace trident_hook {
 
 uint64_t counters[TDH_COUNT_N];
 
-int attr_find(PyObject *obj, PyObject *name, PyObject **out) { return tdh_py_attr_find(obj, name, out); }
+int attr_find(PyObject *obj, PyObject *name, PyObject **out) {
+  return tdh_py_attr_find(obj, name, out);
+}
 
 PyObject *dict_of(PyObject *obj) {
   if (PyModule_Check(obj)) return PyModule_GetDict(obj);
-  // Py_TPFLAGS_MANAGED_DICT objects (3.11+) may keep their attributes inline. PyObject_GenericGetDict is the only public
-  // way to them: it makes the dict, once, and gives a reference that the object then shares.
+  if (PyType_Check(obj)) return ((PyTypeObject *)obj)->tp_dict;  // NULL for static builtin types from 3.12 on
+  // Py_TPFLAGS_MANAGED_DICT objects (3.11+) may keep their attributes inline. PyObject_GenericGetDict is the only
+  // public way to them: it makes the dict, once, and gives a reference that the object then shares.
   if (Py_TYPE(obj)->tp_dictoffset == 0 && !PyType_HasFeature(Py_TYPE(obj), Py_TPFLAGS_MANAGED_DICT)) return nullptr;
   PyObject *dict = PyObject_GenericGetDict(obj, nullptr);
   if (dict == nullptr) {
     PyErr_Clear();
     return nullptr;
   }
-  Py_DECREF(dict); // the object holds it
+  Py_DECREF(dict);  // the object holds it
   return dict;
 }
 
@@ -38,16 +42,21 @@ constexpr const char *counter_names[TDH_COUNT_N] = {"launch",        "op_call", 
                                                     "launch_python", "module_load", "handles_live"};
 
 tdh_rt_api api = {
-    TDH_ABI_VERSION, sizeof(tdh_rt_api), tensor_read,     keys_apply, state_read, empty_strided, data_ptr, retain,
-    release,         wrap,               unwrap,          handle_read, op_call,   launch_env,    kernel_function,
-    launch,          launch_python,      attr_find,       dict_of,    counters,
+    TDH_ABI_VERSION, sizeof(tdh_rt_api), tensor_read, keys_apply, state_read,
+    empty_strided,   data_ptr,           retain,      release,    wrap,
+    unwrap,          handle_read,        op_call,     launch_env, kernel_function,
+    launch,          launch_python,      attr_find,   dict_of,    env_check,
+    env_stale,       counters,
 };
 
-bool is_tensor(PyObject *obj) { return PyType_IsSubtype(Py_TYPE(obj), (PyTypeObject *)THPVariableClass); }
+bool is_tensor(PyObject *obj) {
+  return PyType_IsSubtype(Py_TYPE(obj), (PyTypeObject *)THPVariableClass);
+}
 
 PyObject *ints_tuple(const int64_t *values, Py_ssize_t n) {
   PyObject *tuple = PyTuple_New(n);
-  for (Py_ssize_t i = 0; tuple != nullptr && i < n; i++) PyTuple_SET_ITEM(tuple, i, PyLong_FromLongLong(values[i]));
+  for (Py_ssize_t i = 0; tuple != nullptr && i < n; i++)
+    PyTuple_SET_ITEM(tuple, i, PyLong_FromLongLong(values[i]));
   return tuple;
 }
 
@@ -57,7 +66,8 @@ PyObject *py_state_read(PyObject *, PyObject *) {
   const int ok = state_read(&state);
   PyObject *words = PyTuple_New(TDH_STATE_WORDS);
   if (words == nullptr) return nullptr;
-  for (int i = 0; i < TDH_STATE_WORDS; i++) PyTuple_SET_ITEM(words, i, PyLong_FromUnsignedLongLong(state.word[i]));
+  for (int i = 0; i < TDH_STATE_WORDS; i++)
+    PyTuple_SET_ITEM(words, i, PyLong_FromUnsignedLongLong(state.word[i]));
   return Py_BuildValue("(NN)", PyBool_FromLong(ok), words);
 }
 
@@ -109,6 +119,12 @@ bool read_doubles(PyObject *sequence, std::vector<double> *out) {
   }
   Py_DECREF(fast);
   return !PyErr_Occurred();
+}
+
+// dict_of(obj): the very dict of a module, type or instance, or None
+PyObject *py_dict_of(PyObject *, PyObject *obj) {
+  PyObject *dict = dict_of(obj);
+  return Py_NewRef(dict == nullptr ? Py_None : dict);
 }
 
 // empty_strided(sizes, strides, dtype, device_type, device_index) -> Tensor; dtype and device as c10 numbers them
@@ -166,13 +182,16 @@ PyObject *py_op_call(PyObject *, PyObject *args) {
   std::vector<void *> outs(shape.n_outs);
   std::vector<int64_t> out_ints(shape.n_out_ints);
   std::vector<double> out_doubles(shape.n_out_doubles);
-  if (op_call(site, tensors.data(), ints.data(), doubles.data(), outs.data(), out_ints.data(), out_doubles.data()) < 0) {
+  if (op_call(site, tensors.data(), ints.data(), doubles.data(), outs.data(), out_ints.data(), out_doubles.data()) <
+      0) {
     return nullptr;
   }
   PyObject *tensor_tuple = PyTuple_New(shape.n_outs), *double_tuple = PyTuple_New(shape.n_out_doubles);
   PyObject *int_tuple = ints_tuple(out_ints.data(), shape.n_out_ints);
-  for (int i = 0; i < shape.n_outs; i++) PyTuple_SET_ITEM(tensor_tuple, i, wrap(outs[i]));
-  for (int i = 0; i < shape.n_out_doubles; i++) PyTuple_SET_ITEM(double_tuple, i, PyFloat_FromDouble(out_doubles[i]));
+  for (int i = 0; i < shape.n_outs; i++)
+    PyTuple_SET_ITEM(tensor_tuple, i, wrap(outs[i]));
+  for (int i = 0; i < shape.n_out_doubles; i++)
+    PyTuple_SET_ITEM(double_tuple, i, PyFloat_FromDouble(out_doubles[i]));
   return Py_BuildValue("(NNN)", tensor_tuple, int_tuple, double_tuple);
 }
 
@@ -219,19 +238,32 @@ PyMethodDef methods[] = {
     {"keys_apply", py_keys_apply, METH_VARARGS, "keys_apply(keys, words) -> dispatch keys in effect"},
     {"empty_strided", py_empty_strided, METH_VARARGS,
      "empty_strided(sizes, strides, dtype, device_type, device_index) -> Tensor"},
+    {"dict_of", py_dict_of, METH_O, "dict_of(obj) -> the very dict of a module, type or instance, or None"},
     {"data_ptr", py_data_ptr, METH_O, "data_ptr(tensor) -> int"},
     {"op_site", op_site_new, METH_VARARGS, "op_site(name, overload, template, n_tensor_outs) -> capsule"},
     {"op_call", py_op_call, METH_VARARGS, "op_call(site, tensors, ints, floats) -> (tensors, ints, floats)"},
     {"launch_env", py_launch_env, METH_NOARGS, "launch_env() -> (device, stream, device_type)"},
     {"set_simulated", py_set_simulated, METH_VARARGS, "set_simulated(current_device, current_stream): C addresses"},
+    {"env_plan", py_env_plan, METH_NOARGS, "env_plan() -> capsule of a plan that is not armed"},
+    {"env_arm", py_env_arm, METH_VARARGS, "env_arm(plan, pins, keys, types) -> whether it is watched now"},
+    {"env_unwatchable", py_env_unwatchable, METH_O, "env_unwatchable(plan): evaluate its guards on every call"},
+    {"env_watchers", py_env_watchers, METH_NOARGS, "env_watchers() -> dict of ids and numbers"},
+    {"env_release", py_env_release, METH_NOARGS, "env_release(): give the watcher ids back"},
     {"counters", py_counters, METH_NOARGS, "counters() -> dict"},
     {"counters_reset", py_counters_reset, METH_NOARGS, "counters_reset(): all but handles_live"},
     {"live_handles", py_live_handles, METH_NOARGS, "live_handles() -> owned tensor handles given out"},
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyModuleDef definition = {PyModuleDef_HEAD_INIT, "trident_hook._rt", "Services for generated modules; see ext/rt/tdh_rt.h.",
-                          -1, methods, nullptr, nullptr, nullptr, nullptr};
+PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                          "trident_hook._rt",
+                          "Services for generated modules; see ext/rt/tdh_rt.h.",
+                          -1,
+                          methods,
+                          nullptr,
+                          nullptr,
+                          nullptr,
+                          nullptr};
 
 }  // namespace
 }  // namespace trident_hook

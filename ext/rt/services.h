@@ -20,6 +20,10 @@ void *unwrap(PyObject *tensor);
 // ext/guard/state.cpp
 int state_read(tdh_state *out);
 
+// ext/guard/watch.cpp
+int env_check(void *plan);
+void env_stale(void *plan);
+
 // ext/aten/alloc.cpp
 void *empty_strided(int32_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype, int32_t device_type,
                     int32_t device_index);

@@ -80,6 +80,7 @@ cdef extern from "tdh_scm.h":
 cdef extern from "tdh_rt.h":
     const char* TDH_RT_CAPSULE
     const char* TDH_OP_SITE_CAPSULE
+    const char* TDH_ENV_PLAN_CAPSULE
     ctypedef struct tdh_tensor:
         void* impl
         const int64_t* sizes
@@ -126,6 +127,8 @@ cdef extern from "tdh_rt.h":
         int (*launch_python)(PyObject*, void**, int32_t, const int64_t*, int32_t) noexcept
         int (*attr_find)(PyObject*, PyObject*, PyObject**) noexcept
         PyObject* (*dict_of)(PyObject*) noexcept
+        int (*env_check)(void*) noexcept
+        void (*env_stale)(void*) noexcept
 
 
 cdef extern from "tdh_num.h":

@@ -12,6 +12,7 @@
 
 #define TDH_RT_CAPSULE "trident_hook._rt.api"
 #define TDH_OP_SITE_CAPSULE "trident_hook._rt.op_site" /* of the prepared operator calls */
+#define TDH_ENV_PLAN_CAPSULE "trident_hook._rt.env_plan" /* of what environment guards depend on */
 #define TDH_MAX_DEVICES 64
 #define TDH_STATE_WORDS 8
 
@@ -26,7 +27,7 @@ typedef struct tdh_tensor {
   const int64_t *sizes;
   const int64_t *strides;
   int64_t storage_offset;
-  uint64_t keys; /* raw dispatch key set of the tensor itself */
+  uint64_t keys; /* raw dispatch key set of the tensor itself; never has the Python key */
   int32_t ndim;
   int16_t dtype; /* c10::ScalarType */
   int8_t device_type;
@@ -38,8 +39,8 @@ typedef struct tdh_tensor {
 enum { TDH_TENSOR_CONJ = 1, TDH_TENSOR_NEG = 2, TDH_TENSOR_INFERENCE = 4 };
 
 /* The thread's and the process's torch state, as words that are compared with those read at capture.
- * 0 TLS included keys, 1 TLS excluded keys, 2 boolean flags, 3 default dtype | thread count << 32,
- * 4..6 autocast dtypes per device type, 7 reserved (0). */
+ * 0 TLS included keys, 1 TLS excluded keys, 2 flags, 3 default dtype | thread count << 32, 4..6 one byte per device
+ * type: 1 + its autocast dtype (0 where autocast is off, but CPU and CUDA always have it), 7 reserved (0). */
 typedef struct tdh_state {
   uint64_t word[TDH_STATE_WORDS];
 } tdh_state;
@@ -68,24 +69,27 @@ typedef struct tdh_rt_api {
   uint32_t abi;
   uint32_t size; /* sizeof(tdh_rt_api) of the library */
 
-  /* 0 and fills *out; -1 (no exception) when obj is not a tensor, or one whose sizes and strides cannot be read
-   * plainly (symbolic, nested). Does not check the Python type. */
+  /* 0 and fills *out; -1 (no exception) when obj is not a tensor, dispatches to Python, or is one whose sizes and
+   * strides cannot be read plainly (symbolic, nested, sparse). Any subclass passes: the Python type is the caller's to
+   * check. Runs no Python code. */
   int (*tensor_read)(PyObject *obj, tdh_tensor *out);
   /* ((keys | included) - excluded) - {Python, PythonTLSSnapshot, PythonDispatcher}, as Dynamo's LocalState does. */
   uint64_t (*keys_apply)(uint64_t keys, const tdh_state *state);
 
-  /* Reads the torch state. Returns 1 when calls may be served at all; 0 when something is active that we do not
-   * serve under (torch-function or torch-dispatch mode, functorch level, saved-tensor hooks, ...). */
+  /* Reads the torch state. Returns 1 when calls may be served at all; 0 (and *out is not to be read) when something is
+   * active that we do not serve under: torch-function or torch-dispatch mode, functorch level, saved-tensor hooks,
+   * functionalization, jit.trace, ... Two states are the same when all words are (memcmp). No exception. */
   int (*state_read)(tdh_state *out);
-  /* Equality of the words, as one comparison. */
 
   /* New owned handle, or NULL with an exception. The backend's registered kernel is called (an override is
    * honoured); only to be used under a state in which no mode is active. */
   void *(*empty_strided)(int32_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype,
                          int32_t device_type, int32_t device_index);
-  /* Mutable data pointer as Tensor.data_ptr() gives it (copy-on-write storage is materialised). NULL if empty. */
+  /* Mutable data pointer as Tensor.data_ptr() gives it (copy-on-write storage is materialised). NULL if empty; NULL
+   * and an exception when the tensor has no storage or the copy failed (never for what tensor_read accepted and whose
+   * storage is ordinary). */
   void *(*data_ptr)(void *handle);
-  void (*retain)(void *handle);
+  void (*retain)(void *handle);  /* makes one more owned handle of it */
   void (*release)(void *handle); /* NULL is allowed */
   PyObject *(*wrap)(void *handle); /* steals an owned handle; NULL gives None; new reference or NULL+exception */
   void *(*unwrap)(PyObject *tensor); /* borrowed handle of a tensor object */
@@ -93,17 +97,23 @@ typedef struct tdh_rt_api {
 
   /* One prepared call of an operator (a PyCapsule made by trident_hook._rt.op_site). `tensors`, `ints`, `doubles`
    * fill the placeholders of its template by index. Tensor results go to outs[] as owned handles (NULL for an
-   * undefined tensor), int and bool results to out_ints[], float results to out_doubles[], each in schema order.
-   * Returns 0, or -1 with an exception (outs[] then holds nothing). Releases the GIL where PyTorch would. */
+   * undefined tensor; the elements of a tensor list one by one), int and bool results to out_ints[], float results to
+   * out_doubles[], each in schema order. A Scalar result takes a place in both: the int (0 for a float) and the value
+   * as a double. `site` is the pointer inside the capsule. Returns 0, or -1 with an exception (outs[] then holds
+   * nothing). Releases the GIL around the call, so other threads run, and so may Python code. */
   int (*op_call)(void *site, void *const *tensors, const int64_t *ints, const double *doubles, void **outs,
                  int64_t *out_ints, double *out_doubles);
 
   /* Current device and stream. Returns 0, or -1 with an exception. */
   int (*launch_env)(tdh_launch_env *out);
-  /* Loads the kernel for a device if needed. CUfunction, or NULL with an exception. */
+  /* Loads the kernel for a device if needed (imports and runs Python then). CUfunction, or NULL with an exception. */
   void *(*kernel_function)(tdh_kernel *kernel, int32_t device);
-  /* One launch. params: array of pointers to the parameter values, in order. Grid of zero launches nothing.
-   * Returns 0, or -1 with an exception that names call, error, kernel, grid and device. Releases the GIL. */
+  /* One launch. params: array of pointers to the parameter values, in order, the two scratch pointers included. Returns
+   *  0 launched, or a dimension of the grid is 0 and there is nothing to launch;
+   *  1 nothing was launched, no exception: a grid that stock Triton treats in its own way (a dimension outside
+   *    [1, 2^31-1], more than 2^31-1 programs); the caller goes on with launch_python;
+   * -1 with an exception that names call, error, kernel, grid and device.
+   * The grid is in programs: x is multiplied by num_ctas here. Releases the GIL. */
   int (*launch)(tdh_kernel *kernel, const tdh_launch_env *env, int64_t gx, int64_t gy, int64_t gz, void **params);
   /* Calls a Python launcher instead: callable(tensors tuple, ints tuple). 0, or -1 with an exception. */
   int (*launch_python)(PyObject *callable, void *const *tensors, int32_t n_tensors, const int64_t *ints,
@@ -111,8 +121,13 @@ typedef struct tdh_rt_api {
 
   /* Attribute look-up without an exception: 1 and a new reference, 0 when absent, -1 with an exception. */
   int (*attr_find)(PyObject *obj, PyObject *name, PyObject **out);
-  /* A module's or instance's dict; borrowed, NULL (no exception) when it has none. */
+  /* A module's, class's or instance's dict; borrowed, NULL (no exception) when it has none. An instance that keeps its
+   * attributes inline gets a dict by this. */
   PyObject *(*dict_of)(PyObject *obj);
+  /* A plan of environment guards (a PyCapsule made by trident_hook._rt.env_plan): 1 nothing they depend on has changed;
+   * 0 arm the plan, then evaluate them; -1 evaluate them, the plan cannot be armed. */
+  int (*env_check)(void *plan);
+  void (*env_stale)(void *plan); /* the guards did not hold: ask again next time */
   /* Counts one use of each thing that the tests want to see: see trident_hook._rt.counters(). */
   uint64_t *counters;
 } tdh_rt_api;

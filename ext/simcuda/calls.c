@@ -41,8 +41,7 @@ int sim_inject(const unsigned char *calls, int n_calls, int error, int skip, int
   int id = -1;
   pthread_mutex_lock(&lock);
   for (int i = 0; i < MAX_INJECTIONS && id < 0; i++)
-    if (!injections[i].used)
-      id = i;
+    if (!injections[i].used) id = i;
   if (id >= 0) {
     injection *it = &injections[id];
     *it = (injection){.used = true, .error = (CUresult)error, .skip = skip, .times = times};
@@ -75,14 +74,12 @@ CUresult sim_injected_result(enum sim_call call) {
   pthread_mutex_lock(&lock);
   for (int i = 0; i < MAX_INJECTIONS; i++) {
     injection *it = &injections[i];
-    if (!it->used || !it->calls[call] || it->times == 0)
-      continue;
+    if (!it->used || !it->calls[call] || it->times == 0) continue;
     if (it->skip > 0) {
       it->skip--;
       continue;
     }
-    if (it->times > 0)
-      it->times--;
+    if (it->times > 0) it->times--;
     it->fired++;
     result = it->error;
     break;

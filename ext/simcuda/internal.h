@@ -16,12 +16,14 @@
 #define SIM_PARAM_BYTES 32764 /* the largest parameter space of any architecture */
 
 /* ---- calls.c: one counter and one switch for each entry point that does something ---- */
-#define SIM_CALLS(X)                                                                                                  \
-  X(cuInit) X(cuCtxSetCurrent) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuModuleLoadData)           \
-  X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncGetAttribute) X(cuFuncSetAttribute) X(cuFuncSetCacheConfig)        \
-  X(cuLaunchKernel) X(cuLaunchKernelEx) X(cuPointerGetAttribute) X(cuTensorMapEncodeTiled)                            \
-  X(cuTensorMapReplaceAddress) X(cuMemAlloc) X(cuMemFree) X(cuStreamSynchronize) X(cuCtxSynchronize)                  \
-  X(cuGetProcAddress)
+/* clang-format off */
+#define SIM_CALLS(X) \
+  X(cuInit) X(cuCtxSetCurrent) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuModuleLoadData) \
+  X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncGetAttribute) X(cuFuncSetAttribute) \
+  X(cuFuncSetCacheConfig) X(cuLaunchKernel) X(cuLaunchKernelEx) X(cuPointerGetAttribute) \
+  X(cuTensorMapEncodeTiled) X(cuTensorMapReplaceAddress) X(cuMemAlloc) X(cuMemFree) X(cuStreamSynchronize) \
+  X(cuCtxSynchronize) X(cuGetProcAddress)
+/* clang-format on */
 
 enum sim_call {
 #define X(name) SIM_CALL_##name,
@@ -42,11 +44,10 @@ static inline CUresult sim_enter(enum sim_call call) {
 }
 
 /* First statement of an entry point: counts the call and returns an injected failure. */
-#define SIM_ENTER(name)                                                                                               \
-  do {                                                                                                                \
-    CUresult sim_result_ = sim_enter(SIM_CALL_##name);                                                                \
-    if (sim_result_ != CUDA_SUCCESS)                                                                                  \
-      return sim_result_;                                                                                             \
+#define SIM_ENTER(name)                                  \
+  do {                                                   \
+    CUresult sim_result_ = sim_enter(SIM_CALL_##name);   \
+    if (sim_result_ != CUDA_SUCCESS) return sim_result_; \
   } while (0)
 
 /* ---- device.c: the machine, contexts, per-thread state ---- */

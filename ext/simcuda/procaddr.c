@@ -13,21 +13,18 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void open_self(void) {
   Dl_info info;
-  if (dladdr((void *)(uintptr_t)open_self, &info) != 0)
-    self = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+  if (dladdr((void *)(uintptr_t)open_self, &info) != 0) self = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
 }
 
 static void *find(const char *symbol) {
   static const char *const suffixes[] = {"_v3", "_v2", ""};
   char name[128];
   pthread_once(&once, open_self);
-  if (self == NULL || strncmp(symbol, "cu", 2) != 0 || strlen(symbol) > sizeof name - 4)
-    return NULL;
+  if (self == NULL || strncmp(symbol, "cu", 2) != 0 || strlen(symbol) > sizeof name - 4) return NULL;
   for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
     snprintf(name, sizeof name, "%s%s", symbol, suffixes[i]);
     void *found = dlsym(self, name);
-    if (found != NULL)
-      return found;
+    if (found != NULL) return found;
   }
   return NULL;
 }
@@ -37,11 +34,9 @@ SIM_CU cuGetProcAddress_v2(const char *symbol, void **out, int version, cuuint64
                            CUdriverProcAddressQueryResult *status) {
   SIM_ENTER(cuGetProcAddress);
   (void)version, (void)flags;
-  if (symbol == NULL || out == NULL)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (symbol == NULL || out == NULL) return CUDA_ERROR_INVALID_VALUE;
   *out = find(symbol);
-  if (status != NULL)
-    *status = *out != NULL ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  if (status != NULL) *status = *out != NULL ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   return *out != NULL || status != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 

@@ -20,17 +20,22 @@ static int n_logged;
 static uint64_t n_dropped;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-void sim_record(int on) { atomic_store(&sim_recording, on != 0); }
-void sim_set_callback(sim_callback callback) { atomic_store(&sim_the_callback, callback); }
+void sim_record(int on) {
+  atomic_store(&sim_recording, on != 0);
+}
+void sim_set_callback(sim_callback callback) {
+  atomic_store(&sim_the_callback, callback);
+}
 
-static entry *entry_of(sim_launch *launch) { return (entry *)((char *)launch - offsetof(entry, launch)); }
+static entry *entry_of(sim_launch *launch) {
+  return (entry *)((char *)launch - offsetof(entry, launch));
+}
 
 /* A copy in one block: entry, offsets, sizes, parameter bytes, name. */
 sim_launch *sim_copy_launch(const sim_launch *launch) {
   size_t words = (size_t)launch->n_params * sizeof(uint32_t), name = strlen(launch->name) + 1;
   entry *it = malloc(sizeof *it + 2 * words + launch->blob_size + name);
-  if (it == NULL)
-    return NULL;
+  if (it == NULL) return NULL;
   unsigned char *at = (unsigned char *)(it + 1);
   it->next = NULL;
   it->launch = *launch;
@@ -56,8 +61,7 @@ void sim_log_launch(sim_launch *launch) {
     n_logged++;
   }
   pthread_mutex_unlock(&lock);
-  if (full)
-    free(it);
+  if (full) free(it);
 }
 
 sim_launch *sim_take_launch(void) {
@@ -65,8 +69,7 @@ sim_launch *sim_take_launch(void) {
   entry *it = first;
   if (it != NULL) {
     first = it->next;
-    if (first == NULL)
-      last = NULL;
+    if (first == NULL) last = NULL;
     n_logged--;
   }
   pthread_mutex_unlock(&lock);
@@ -74,8 +77,7 @@ sim_launch *sim_take_launch(void) {
 }
 
 void sim_free_launch(sim_launch *launch) {
-  if (launch != NULL)
-    free(entry_of(launch));
+  if (launch != NULL) free(entry_of(launch));
 }
 
 uint64_t sim_dropped_launches(void) {

@@ -24,20 +24,20 @@ SIM_CU cuTensorMapEncodeTiled(CUtensorMap *out, CUtensorMapDataType data_type, c
                               CUtensorMapFloatOOBfill oob_fill) {
   SIM_ENTER(cuTensorMapEncodeTiled);
   (void)element_strides, (void)interleave, (void)promotion;
-  if (sim_the_machine.arch < 90)
-    return CUDA_ERROR_NOT_SUPPORTED;
-  if (out == NULL || (uintptr_t)address % 16 != 0 || rank < 1 || rank > 5)
-    return CUDA_ERROR_INVALID_VALUE;
-  encoded_map map = {.address = (uint64_t)(uintptr_t)address, .rank = rank, .data_type = data_type, .swizzle = swizzle,
-                     .oob_fill = oob_fill, .magic = MAGIC};
+  if (sim_the_machine.arch < 90) return CUDA_ERROR_NOT_SUPPORTED;
+  if (out == NULL || (uintptr_t)address % 16 != 0 || rank < 1 || rank > 5) return CUDA_ERROR_INVALID_VALUE;
+  encoded_map map = {.address = (uint64_t)(uintptr_t)address,
+                     .rank = rank,
+                     .data_type = data_type,
+                     .swizzle = swizzle,
+                     .oob_fill = oob_fill,
+                     .magic = MAGIC};
   for (unsigned i = 0; i < rank; i++) {
-    if (dims[i] == 0 || dims[i] > (uint64_t)1 << 32 || box[i] == 0 || box[i] > 256)
-      return CUDA_ERROR_INVALID_VALUE;
+    if (dims[i] == 0 || dims[i] > (uint64_t)1 << 32 || box[i] == 0 || box[i] > 256) return CUDA_ERROR_INVALID_VALUE;
     map.dims_minus_1[i] = (uint32_t)(dims[i] - 1);
     map.box[i] = box[i];
     if (i + 1 < rank) {
-      if (strides[i] % 16 != 0 || strides[i] >= (uint64_t)1 << 40)
-        return CUDA_ERROR_INVALID_VALUE;
+      if (strides[i] % 16 != 0 || strides[i] >= (uint64_t)1 << 40) return CUDA_ERROR_INVALID_VALUE;
       map.strides[i] = strides[i];
     }
   }
@@ -50,8 +50,7 @@ SIM_CU cuTensorMapReplaceAddress(CUtensorMap *map, void *address) {
   SIM_ENTER(cuTensorMapReplaceAddress);
   encoded_map it;
   memcpy(&it, map, sizeof it);
-  if (it.magic != MAGIC || (uintptr_t)address % 16 != 0)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (it.magic != MAGIC || (uintptr_t)address % 16 != 0) return CUDA_ERROR_INVALID_VALUE;
   it.address = (uint64_t)(uintptr_t)address;
   memcpy(map, &it, sizeof it);
   return CUDA_SUCCESS;
@@ -60,8 +59,7 @@ SIM_CU cuTensorMapReplaceAddress(CUtensorMap *map, void *address) {
 int sim_decode_tensor_map(const void *map, sim_tensor_map *out) {
   encoded_map it;
   memcpy(&it, map, sizeof it);
-  if (it.magic != MAGIC)
-    return -1;
+  if (it.magic != MAGIC) return -1;
   memset(out, 0, sizeof *out);
   out->address = it.address;
   out->rank = it.rank;
@@ -71,8 +69,7 @@ int sim_decode_tensor_map(const void *map, sim_tensor_map *out) {
   for (int i = 0; i < it.rank; i++) {
     out->dims[i] = (uint64_t)it.dims_minus_1[i] + 1;
     out->box[i] = it.box[i];
-    if (i + 1 < it.rank)
-      out->strides[i] = it.strides[i];
+    if (i + 1 < it.rank) out->strides[i] = it.strides[i];
   }
   return 0;
 }

@@ -15,7 +15,7 @@ int tdh_miss_init(void) {
   return door_names[0] && door_names[1] && name_after_miss && name_before_miss ? 0 : -1;
 }
 
-/* `leak_repair`: None, or the address of eval_frame_callback_set as an int (see tdh_delegation_leave). */
+/* `leak_repair`: None, or the address of eval_frame_callback_set as an int (see is_leaked). */
 int tdh_delegation_setup(PyObject *setter, PyObject *leak_repair) {
   if (setter != Py_None && !PyCallable_Check(setter)) {
     PyErr_Format(PyExc_TypeError, "delegation_setup: set_eval_frame: seen %R, expected a callable or None", setter);
@@ -64,29 +64,37 @@ TDH_COLD void tdh_miss_end(tdh_entry *e) {
   tdh_error_restore(pending);
 }
 
-TDH_COLD int tdh_delegation_enter(PyObject *callback, PyObject **old) {
-  *old = PyObject_CallOneArg(set_eval_frame, callback);
-  if (*old) return 0;
-  PyErr_WriteUnraisable(set_eval_frame);
-  return -1;
+TDH_COLD int tdh_delegation_enter(tdh_delegation *d, PyObject *callback) {
+  PyObject *setter = set_eval_frame ? Py_NewRef(set_eval_frame) : NULL;
+  d->callback = callback;
+  d->before = tdh_evaluator_get();
+  d->old = setter ? PyObject_CallOneArg(setter, callback) : NULL;
+  if (d->old == NULL && setter) PyErr_WriteUnraisable(setter);
+  Py_XDECREF(setter);
+  return d->old ? 0 : -1;
 }
 
 /* When Dynamo or a backend raises, Dynamo leaves the thread's callback at None without taking its evaluator down, and
  * set_eval_frame(None) then sees no change: every later call in the process pays. Putting the callback back behind its
  * back first makes the count come out right. It owns what it holds, so it is given a reference. */
-TDH_COLD void tdh_delegation_leave(PyObject *callback, PyObject *old) {
+static bool is_leaked(const tdh_delegation *d, PyObject *prior) {
+  return callback_set != NULL && prior == Py_None && d->old == Py_None && d->callback != Py_None &&
+         tdh_evaluator_get() != d->before;
+}
+
+TDH_COLD void tdh_delegation_leave(tdh_delegation *d) {
   tdh_error pending = tdh_error_save();
-  PyObject *setter = set_eval_frame ? Py_NewRef(set_eval_frame) : NULL;
-  PyObject *prior = setter ? PyObject_CallOneArg(setter, old) : Py_NewRef(Py_None);
-  if (prior == Py_None && callback != Py_None && old == Py_None && callback_set != NULL) {
-    Py_INCREF(callback);
-    callback_set(callback);
+  PyObject *setter = Py_NewRef(set_eval_frame ? set_eval_frame : Py_None);
+  PyObject *prior = setter != Py_None ? PyObject_CallOneArg(setter, d->old) : Py_NewRef(Py_None);
+  if (prior && setter != Py_None && is_leaked(d, prior)) {
+    Py_INCREF(d->callback);
+    callback_set(d->callback);
     Py_DECREF(prior);
-    prior = PyObject_CallOneArg(setter, old);
+    prior = PyObject_CallOneArg(setter, d->old);
   }
   if (prior == NULL) PyErr_WriteUnraisable(setter);
   Py_XDECREF(prior);
-  Py_XDECREF(setter);
-  Py_DECREF(old);
+  Py_DECREF(setter);
+  Py_CLEAR(d->old);
   tdh_error_restore(pending);
 }

@@ -12,9 +12,16 @@ PyObject *tdh_miss_begin(tdh_entry *e, int door, const tdh_call *call);
 void tdh_miss_end(tdh_entry *e);
 
 int tdh_delegation_setup(PyObject *set_eval_frame, PyObject *leak_repair);
-/* Puts `callback` in Dynamo's hands on this thread. *old is a new reference. -1: could not, nothing changed. */
-int tdh_delegation_enter(PyObject *callback, PyObject **old);
-/* Undoes it; steals `old`. Keeps the pending exception. */
-void tdh_delegation_leave(PyObject *callback, PyObject *old);
+
+typedef struct tdh_delegation {
+  PyObject *callback;   /* borrowed: outlives the call */
+  PyObject *old;        /* owned: the callback that this thread had before */
+  tdh_evaluator before; /* the evaluator that was on top before */
+} tdh_delegation;
+
+/* Puts `callback` in Dynamo's hands on this thread. -1: could not, nothing changed, no exception is left. */
+int tdh_delegation_enter(tdh_delegation *d, PyObject *callback);
+/* Undoes it. Keeps the pending exception. */
+void tdh_delegation_leave(tdh_delegation *d);
 
 #endif

@@ -4,7 +4,6 @@
 would otherwise route the next test's calls, and pytest's own.
 """
 
-import gc
 import sys
 from pathlib import Path
 
@@ -33,7 +32,6 @@ def core(_core):
     _core.quiet_after_set(5000)
     _core.delegation_setup(None)
     _core.demote_all()
-    gc.collect()
     assert _core.hook_state() == "off"
     assert _core.live_counts()["promoted"] == 0
 

@@ -74,10 +74,12 @@ static int fake_run(fake *me, tdh_call *call, PyObject **result) {
   static int entry_##i(tdh_call *call, PyObject **result) { \
     return fake_run(&fakes[i], call, result);               \
   }
-ENTRY(0)
-ENTRY(1) ENTRY(2) ENTRY(3) ENTRY(4) ENTRY(5) ENTRY(6) ENTRY(7) ENTRY(8) ENTRY(9) ENTRY(10)
-    ENTRY(11) static const tdh_entry_fn entries[N_FAKES] = {entry_0, entry_1, entry_2, entry_3, entry_4,  entry_5,
-                                                            entry_6, entry_7, entry_8, entry_9, entry_10, entry_11};
+/* clang-format off */
+ENTRY(0) ENTRY(1) ENTRY(2) ENTRY(3) ENTRY(4) ENTRY(5)
+ENTRY(6) ENTRY(7) ENTRY(8) ENTRY(9) ENTRY(10) ENTRY(11)
+    /* clang-format on */
+    static const tdh_entry_fn entries[N_FAKES] = {entry_0, entry_1, entry_2, entry_3, entry_4,  entry_5,
+                                                  entry_6, entry_7, entry_8, entry_9, entry_10, entry_11};
 
 static void capsule_free(PyObject *capsule) {
   fake *me = PyCapsule_GetContext(capsule);

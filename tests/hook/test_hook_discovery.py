@@ -8,6 +8,7 @@ from hook_support import HAS_CALL_DOOR, Record
 
 needs_aside = pytest.mark.skipif(not HAS_CALL_DOOR, reason="the hook never steps aside before CPython 3.12")
 
+HERE = "<discovered>"  # the file name of the code that these tests make: `<string>` is everybody's
 SOURCE = """
 def f(x):
     return len((x,))
@@ -16,7 +17,7 @@ def f(x):
 
 def fresh(source=SOURCE, name="f"):
     namespace = {}
-    exec(source, namespace)
+    exec(compile(source, HERE, "exec"), namespace)
     return namespace[name]
 
 
@@ -24,7 +25,7 @@ def fresh(source=SOURCE, name="f"):
 def found(core):
     """The functions that the discoverer was shown, as far as they were made by these tests."""
     seen = []
-    core.discoverer_set(lambda func: seen.append(func) if func.__code__.co_filename == "<string>" else None)
+    core.discoverer_set(lambda func: seen.append(func) if func.__code__.co_filename == HERE else None)
     return seen
 
 
@@ -66,7 +67,7 @@ def test_exceptions_are_swallowed(core, monkeypatch):
     error = RuntimeError("discoverer")
 
     def discoverer(func):
-        if func.__code__.co_filename == "<string>":
+        if func.__code__.co_filename == HERE:
             raise error
 
     core.discoverer_set(discoverer)
@@ -95,7 +96,7 @@ def test_not_reentrant(core):
 
 def test_discovered_function_is_served_by_the_same_call(core, fake):
     def discoverer(func):
-        if func.__code__.co_filename == "<string>":
+        if func.__code__.co_filename == HERE:
             core.entry_create(func.__code__, None, 3)
             core.entry_scm_set(func.__code__, fake.scm("const", "scm"))
 
@@ -159,7 +160,7 @@ def test_aside_and_promoted(core, fake, serve):
 @needs_aside
 def test_discovered_while_aside_is_promoted_at_once(core, fake):
     def discoverer(func):
-        if func.__code__.co_filename == "<string>":
+        if func.__code__.co_filename == HERE:
             core.entry_create(func.__code__, None, 3)
             core.entry_scm_set(func.__code__, fake.scm("const", "scm"))
 
@@ -177,7 +178,7 @@ def test_discovered_while_aside_is_promoted_at_once(core, fake):
 @needs_aside
 def test_comes_back_for_a_frame_only_entry(core, fake):
     def discoverer(func):
-        if func.__code__.co_filename == "<string>":
+        if func.__code__.co_filename == HERE:
             core.entry_create(func.__code__, None, 1)
             core.entry_scm_set(func.__code__, fake.scm("const", "scm"))
 

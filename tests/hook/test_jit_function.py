@@ -108,6 +108,7 @@ def test_pickle_by_qualified_name(core, monkeypatch):
 
 
 def test_weakref_and_gc(core):
+    gc.collect()
     before = core.live_counts()["jit_functions"]
 
     def make():

@@ -31,8 +31,12 @@ CASES = [
 def test_equals_torch(sizes, strides, dtype):
     ours = _rt.empty_strided(sizes, strides, number(dtype), CPU, -1)
     theirs = torch.empty_strided(sizes, strides, dtype=dtype)
-    assert ours.shape == theirs.shape and ours.stride() == theirs.stride() and ours.dtype == theirs.dtype
-    assert ours.device == theirs.device and type(ours) is torch.Tensor and not ours.requires_grad
+    assert ours.shape == theirs.shape
+    assert ours.stride() == theirs.stride()
+    assert ours.dtype == theirs.dtype
+    assert ours.device == theirs.device
+    assert type(ours) is torch.Tensor
+    assert not ours.requires_grad
     assert ours.untyped_storage().nbytes() == theirs.untyped_storage().nbytes()
     assert torch._C._dispatch_keys(ours) == torch._C._dispatch_keys(theirs)
 

@@ -83,7 +83,7 @@ def all_arguments(name, args, kwargs):
     schema = operator(name)._schema
     values = list(args)
     for declared in schema.arguments[len(args) :]:
-        values.append(kwargs[declared.name] if declared.name in kwargs else declared.default_value)
+        values.append(kwargs.get(declared.name, declared.default_value))
     return values
 
 
@@ -199,13 +199,16 @@ CASES = [
 def test_same_as_torch(name, args, kwargs, outs):
     got = ours(name, *args, outs=outs, **kwargs)
     want = flatten(eager(name, *args, **kwargs))
-    assert len(got[0]) == len(want[0]) and all(map(same, got[0], want[0]))
+    assert len(got[0]) == len(want[0])
+    assert all(map(same, got[0], want[0]))
     assert got[1:] == want[1:]
 
 
 def test_views_share_storage():
     (view,) = ours("view", x, [24])[0]
-    assert view.data_ptr() == x.data_ptr() and view._is_view() and view._base is x
+    assert view.data_ptr() == x.data_ptr()
+    assert view._is_view()
+    assert view._base is x
 
 
 def test_scalar_results_take_a_place_in_both_arrays():
@@ -224,13 +227,16 @@ def test_in_place_gives_the_same_object(name, rest):
     version = target._version
     (result,) = ours(name, target, *rest)[0]
     eager(name, twin, *rest)
-    assert result is target and torch.equal(target, twin) and target._version == version + 1
+    assert result is target
+    assert torch.equal(target, twin)
+    assert target._version == version + 1
 
 
 def test_out_variant():
     out = torch.empty(4, 6)
     (result,) = ours("add.out", x, y, out=out)[0]
-    assert result is out and torch.equal(out, x + y)
+    assert result is out
+    assert torch.equal(out, x + y)
 
 
 def test_identity_of_a_returned_input():
@@ -245,7 +251,10 @@ def test_same_tensor_twice():
 @pytest.mark.parametrize("autocast", [False, True])
 def test_gradients(autocast):
     def run(call):
-        a, b = x.clone().requires_grad_(), torch.randn(6, 5, generator=torch.Generator().manual_seed(1)).requires_grad_()
+        a, b = (
+            x.clone().requires_grad_(),
+            torch.randn(6, 5, generator=torch.Generator().manual_seed(1)).requires_grad_(),
+        )
         with torch.autocast("cpu", enabled=autocast):
             out = call("mm", a, b)
             out = call("mul.Scalar", out, D(3.0))
@@ -255,7 +264,8 @@ def test_gradients(autocast):
 
     got = run(lambda name, *args: ours(name, *args)[0][0])
     want = run(lambda name, *args: eager(name, *args))
-    assert all(torch.equal(a, b) for a, b in zip(got[:3], want[:3], strict=True)) and got[3] == want[3]
+    assert all(torch.equal(a, b) for a, b in zip(got[:3], want[:3], strict=True))
+    assert got[3] == want[3]
 
 
 def test_autograd_states():
@@ -308,7 +318,8 @@ def test_warnings_are_python_warnings():
     torch.set_warn_always(True)
     try:
         got = caught(lambda: ours("add.out", x, y, out=wrong_size.clone()))
-        assert got and got == caught(lambda: torch.add(x, y, out=wrong_size.clone()))
+        assert got
+        assert got == caught(lambda: torch.add(x, y, out=wrong_size.clone()))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             with pytest.raises(UserWarning, match="resized"):
@@ -365,7 +376,7 @@ def test_unsupported_results_are_refused():
 
 def test_wrong_number_of_listed_results():
     before = _rt.live_handles()
-    with pytest.raises(RuntimeError, match="aten::unbind.int returned 4 tensors, 3 were expected"):
+    with pytest.raises(RuntimeError, match=r"aten::unbind\.int returned 4 tensors, 3 were expected"):
         ours("unbind.int", x, outs=3)
     assert _rt.live_handles() == before
 

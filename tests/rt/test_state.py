@@ -75,7 +75,8 @@ def test_toggle_changes_words_and_back(name):
     assert plain[0]
     with SERVED[name]():
         inside = _rt.state_read()
-    assert inside[0] and inside[1] != plain[1]
+    assert inside[0]
+    assert inside[1] != plain[1]
     assert _rt.state_read() == plain
 
 

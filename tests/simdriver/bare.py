@@ -65,10 +65,12 @@ class Kernel:
         if self.metadata.num_ctas != 1:
             cluster = driver.CUlaunchAttribute()
             cluster.id = ids.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-            cluster.value.clusterDim.x, cluster.value.clusterDim.y, cluster.value.clusterDim.z = self.metadata.num_ctas, 1, 1
+            dim = cluster.value.clusterDim
+            dim.x, dim.y, dim.z = self.metadata.num_ctas, 1, 1
             spread = driver.CUlaunchAttribute()
             spread.id = ids.CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE
-            spread.value.clusterSchedulingPolicyPreference = driver.CUclusterSchedulingPolicy.CU_CLUSTER_SCHEDULING_POLICY_SPREAD
+            policy = driver.CUclusterSchedulingPolicy.CU_CLUSTER_SCHEDULING_POLICY_SPREAD
+            spread.value.clusterSchedulingPolicyPreference = policy
             attributes += [cluster, spread]
         config.attrs, config.numAttrs = attributes, len(attributes)
         buffers = [ctypes.create_string_buffer(raw, len(raw)) for raw in params]

@@ -176,7 +176,8 @@ def case_row_statistics() -> Case:
         close(maxima, x.max(1).values)
         close(places, x.argmax(1))
 
-    return Case(row_statistics, (5,), (x, sums, maxima, places, 100, 100), check, {"BLOCK": 128}, (sums, maxima, places))
+    args = (x, sums, maxima, places, 100, 100)
+    return Case(row_statistics, (5,), args, check, {"BLOCK": 128}, (sums, maxima, places))
 
 
 def case_dot(dtype: torch.dtype = torch.float16) -> Case:

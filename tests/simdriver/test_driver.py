@@ -174,7 +174,7 @@ def test_several_devices(sim):
     params = bare.pack(compiled, case.args)
     with sim.device(1):
         assert kernel.try_launch((1,), params) == ERROR.CUDA_ERROR_INVALID_HANDLE
-        assert bare.check(driver.cuCtxGetDevice()) == 1
+        assert int(bare.check(driver.cuCtxGetDevice())) == 1
     assert kernel.try_launch((1,), params) == ERROR.CUDA_SUCCESS
 
 

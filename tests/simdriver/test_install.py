@@ -95,6 +95,7 @@ def test_dynamo_traces_launches(sim):
     torch._dynamo.reset()
 
 
+@pytest.mark.usefixtures("sim")
 def test_torch_still_sees_no_gpu():
     out = run_python(
         """
@@ -114,6 +115,7 @@ def test_torch_still_sees_no_gpu():
     assert out.split() == ["False", "0", "RuntimeError", "True"]
 
 
+@pytest.mark.usefixtures("sim")
 def test_uninstalled_at_exit_or_not_the_process_ends_well():
     out = run_python(
         """
@@ -154,3 +156,22 @@ def test_failed_build_says_why(tmp_path, monkeypatch):
     with pytest.raises(simbuild.SimBuildError, match="failed"):
         simbuild.build()
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.usefixtures("sim")
+def test_a_real_driver_is_not_displaced():
+    """Some other libcuda.so.1 in the process before us: refused, and nothing is changed."""
+    out = run_python(
+        """
+        import ctypes
+        from trident_hook.testing import simbuild, simdriver
+        import torch
+        torch.cuda.is_available()
+        ctypes.CDLL(str(simbuild.build() / "libcuda.so.1"))  # stands for the real one
+        try:
+            simdriver.install()
+        except simdriver.RealDriverError as error:
+            print(simdriver.is_active(), simdriver._simlib.lib, error)
+        """
+    )
+    assert out.startswith("False None The real CUDA driver")

@@ -79,6 +79,18 @@ class Outcome:
     value: object = None
     error: BaseException | None = None
 
+    def __str__(self) -> str:
+        return _text(self.value) if self.error is None else f"{type(self.error).__name__}: {self.error}"
+
+
+def _text(value) -> str:
+    if isinstance(value, torch.Tensor):
+        first = value.detach().flatten()[:4].tolist() if value.device.type != "meta" else ""
+        return f"<{type(value).__name__} {value.dtype} {tuple(value.shape)} by {value.stride()} {first}>"
+    if isinstance(value, (tuple, list)):
+        return f"{type(value).__name__}({', '.join(map(_text, value))})"
+    return repr(value)
+
 
 def outcome(fn, args, kwargs) -> Outcome:
     try:
@@ -90,16 +102,18 @@ def outcome(fn, args, kwargs) -> Outcome:
 def routed(fn, *args, via="scm", reason=None, raises=None, mutates=False, launches=None, **kwargs):
     """Calls `fn`, proves the route, compares with its plain twin, and returns the value (or the error, with `raises`).
 
-    via: "scm", "dynamo", "python" (or one of its kinds, see _ROUTES), "error" (a specialization raised).
+    via: "scm", "dynamo", "python" (or one of its kinds, see _ROUTES), "error" (a specialization raised); None where any
+        route is right and the test says so.
     reason: text that explain(fn) must name: the guard of the last miss for "dynamo", else anything in it.
     mutates: the twin gets copies of the arguments, which are compared afterwards as well.
     launches: how many native launches the call must make."""
+    __tracebackhide__ = True
     twin_args, twin_kwargs = copy.deepcopy((args, kwargs)) if mutates else (args, kwargs)
     expected = outcome(twin(fn), twin_args, twin_kwargs)
     with counted(fn) as added:
         got = outcome(fn, args, kwargs)
-    what = f"{getattr(fn, '__qualname__', fn)}: counts {added}\n{trident_hook.explain(fn)}\ngot {got}, expected {expected}"
-    assert route_of(added) in _ROUTES[via], f"not via {via}; {what}"
+    what = _description(fn, added, got, expected)
+    assert via is None or route_of(added) in _ROUTES[via], f"not via {via}; {what}"
     if launches is not None:
         assert (added["rt_launch"], added["rt_launch_python"]) == (launches, 0), what
     if raises is not None:
@@ -115,7 +129,17 @@ def routed(fn, *args, via="scm", reason=None, raises=None, mutates=False, launch
     return got.error if raises is not None else got.value
 
 
+def _description(fn, added: dict, got: Outcome, expected: Outcome) -> str:
+    explanation = trident_hook.explain(fn)
+    return (
+        f"{explanation.name}: {({name: n for name, n in added.items() if n})}; last miss: {explanation.last_miss}; "
+        f"refusals: {explanation.refusals}; {len(explanation.specializations)} specialization(s)\n"
+        f"got      {got}\nexpected {expected}"
+    )
+
+
 def assert_same_outcome(got: Outcome, expected: Outcome, raises, what: str) -> None:
+    __tracebackhide__ = True
     if raises is None and expected.error is not None:
         raise AssertionError(f"the plain function raised; {what}") from expected.error
     if (got.error is None) != (expected.error is None):
@@ -129,6 +153,7 @@ def assert_same_outcome(got: Outcome, expected: Outcome, raises, what: str) -> N
 
 def warm(fn, *args, **kwargs):
     """Calls until a specialization serves these arguments; that takes two calls with synchronous builds."""
+    __tracebackhide__ = True
     routed(fn, *args, via="dynamo", **kwargs)
     return routed(fn, *args, via="scm", **kwargs)
 

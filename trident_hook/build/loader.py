@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from ..environment import Environment
 from ..logs import log
 from . import cache
 
@@ -26,7 +27,8 @@ class LoadedScm:
 
         sites = [_rt.op_site(op, overload, template, n) for op, overload, template, n in generated.sites]
         self.module = _load(generated)
-        self.__tdh_scm__ = self.module.bind(generated.objects, sites, _rt.api)
+        environments = [Environment(wanted) for wanted in generated.environments]
+        self.__tdh_scm__ = self.module.bind(generated.objects, sites, environments, _rt.api)
         live += 1
 
     def __del__(self) -> None:

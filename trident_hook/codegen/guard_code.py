@@ -8,6 +8,7 @@ import itertools
 from ..capture.guards import local_name
 from ..errors import Unsupported
 from ..ir.guard import Guard
+from ..ir.objects import ObjectKey
 from ..ir.source import Source
 from . import intexpr
 from .values import Reader
@@ -116,10 +117,8 @@ class GuardWriter:
         self._fail_if("ovf")
 
     def _default_device(self, guard: Guard) -> None:
-        import torch.utils._device as module
-
-        current = Source(("object", module), (("generic_dict", None), ("dict_item", "CURRENT_DEVICE")))
-        self._fail_unless(f"tdh_equals({self.reader.object(current)}, {self.tables.object(guard.arg)})")
+        current = self.reader.object(default_device_source())
+        self._fail_unless(f"tdh_equals({current}, {self.tables.object(guard.arg)})")
 
     def _residual(self, guard: Guard) -> None:
         value = self.reader.object(guard.source)
@@ -143,6 +142,12 @@ class GuardWriter:
             return None
         source = source_of_ast(node)
         return None if source is None else self.reader.int(source)
+
+
+def default_device_source() -> Source:
+    import torch.utils._device as module
+
+    return Source(("object", ObjectKey(module)), (("generic_dict", None), ("dict_item", "CURRENT_DEVICE")))
 
 
 def source_of_ast(node: ast.AST) -> Source | None:

@@ -118,7 +118,9 @@ class _Writer:
         return self._call("tdh_sub", a, b)
 
     def neg(self, a: _Value) -> _Value:
-        return self.integer(-a.constant) if a.constant is not None else self.sub(self.integer(0), a)
+        if a.constant is None or a.constant == INT64_MIN:
+            return self.sub(self.integer(0), a)
+        return self.integer(-a.constant)
 
     def mul(self, a: _Value, b: _Value) -> _Value:
         return self._call("tdh_mul", a, b)

@@ -10,7 +10,7 @@ from ..ir.guard import Guard
 from ..ir.source import Source
 from ..ir.specialization import Specialization
 from . import numbers as torch_numbers
-from .guard_code import GuardWriter, check_kind
+from .guard_code import GuardWriter, check_kind, default_device_source
 from .host_code import HostWriter
 from .return_code import ReturnWriter
 from .values import Reader
@@ -25,6 +25,7 @@ class GeneratedModule:
     objects: list  # given to bind(): obj[i]
     sites: list  # (op, overload, template, number of tensor results), given to bind() as prepared calls
     kernels: list  # ir.Kernel, embedded as cubin_<digest>
+    environments: list  # per plan: [(source, what matters)] for trident_hook.environment.Environment
     guard_texts: list[list[str]]  # per specialization: what each guard number means
 
 
@@ -40,6 +41,8 @@ cdef const tdh_rt_api* rt = NULL
 cdef tdh_scm scm
 cdef PyObject* obj[{n_objects}]
 cdef void* site[{n_sites}]
+cdef void* plan[{n_plans}]  # of watched environment guards
+cdef PyObject* arm[{n_plans}]
 cdef uint64_t zero8 = 0
 cdef object _keep = None
 '''
@@ -62,11 +65,17 @@ cdef inline bint _residual(PyObject* leaf, PyObject* value) noexcept:
     Py_DECREF(answer)
     if truth < 0: PyErr_Clear()
     return truth == 1
+
+
+cdef void _arm(tdh_call* c, int number) noexcept:
+    cdef PyObject* answer = PyObject_CallOneArg(arm[number], c.func)
+    if answer == NULL: PyErr_Clear()
+    Py_XDECREF(answer)
 '''
 
 _BIND = '''
 
-def bind(list objects, list sites, api):
+def bind(list objects, list sites, list environments, api):
     """Gives the module the objects, operator sites and services that it was generated for."""
     global rt, _keep
     cdef Py_ssize_t i
@@ -79,7 +88,10 @@ def bind(list objects, list sites, api):
         obj[i] = <PyObject*>objects[i]
     for i in range(len(sites)):
         site[i] = PyCapsule_GetPointer(<PyObject*>sites[i], TDH_OP_SITE_CAPSULE)
-    _keep = (objects, sites, api)
+    for i in range(len(environments)):
+        plan[i] = PyCapsule_GetPointer(<PyObject*>environments[i].plan, TDH_ENV_PLAN_CAPSULE)
+        arm[i] = <PyObject*>environments[i]
+    _keep = (objects, sites, environments, api)
 @KERNELS@
     scm.abi = TDH_ABI_VERSION
     scm.n_specs = N_SPECS
@@ -109,11 +121,12 @@ def generate(specializations: list[Specialization], ambient: list[tuple[Source, 
         parts.append(text)
         guard_texts.append(texts)
     env_parts = [_environment(number, specializations[k[0]], tables) for k, number in environments.items()]
-    ambient_part = _ambient(ambient, tables)
+    plans = [_wanted(specializations[k[0]]) for k in environments] + [[(s, "empty_list") for s, _ in ambient]]
+    ambient_part = _ambient(ambient, tables, len(plans) - 1)
     n_objects, n_sites = max(1, len(tables.objects)), max(1, len(tables.sites))
     head = _HEAD.format(
         name=specializations[0].name, count=len(specializations), generator=GENERATOR,
-        n_objects=n_objects, n_sites=n_sites,
+        n_objects=n_objects, n_sites=n_sites, n_plans=len(plans),
     )  # fmt: skip
     kernels = "\n".join(_kernel_setup(i, k) for i, k in enumerate(tables.kernels))
     bind = (
@@ -126,7 +139,7 @@ def generate(specializations: list[Specialization], ambient: list[tuple[Source, 
         head, _kernel_declarations(tables.kernels), _MISS, *env_parts, ambient_part, *parts,
         _dispatcher(len(specializations)), bind,
     ])  # fmt: skip
-    return GeneratedModule(source, tables.objects, tables.sites, tables.kernels, guard_texts)
+    return GeneratedModule(source, tables.objects, tables.sites, tables.kernels, plans, guard_texts)
 
 
 # -- one specialization ------------------------------------------------------------------------------------------------
@@ -265,7 +278,7 @@ def _environment_number(index: int, guards: list[Guard], environments: dict) -> 
 
 
 def _environment(number: int, spec: Specialization, tables: Tables) -> str:
-    """Guards on the Python environment: -1, or which of them failed."""
+    """Guards on the Python environment: -1, or which of them failed. Evaluated only while their plan is not valid."""
     body = Lines(1)
     at = 0
     reader = Reader(body, tables, spec.argument_names, spec.free_names, lambda: f"return {at}")
@@ -274,10 +287,42 @@ def _environment(number: int, spec: Specialization, tables: Tables) -> str:
         check_kind(guard)
         writer.write(guard)
     body("return -1")
-    return _checker(f"_env_{number}", reader, body)
+    return _checker(f"_env_{number}_full", reader, body) + _planned(f"_env_{number}", number)
 
 
-def _ambient(ambient: list[tuple[Source, str]], tables: Tables) -> str:
+def _planned(name: str, number: int) -> str:
+    """The check that a call makes: nothing to do while the plan is valid."""
+    out = Lines()
+    out()
+    out()
+    with out.block(f"cdef inline int {name}(tdh_call* c) noexcept:"):
+        out(f"cdef int state = rt.env_check(plan[{number}])")
+        out("if state == 1: return -1")
+        out(f"if state == 0: _arm(c, {number})")
+        out(f"state = {name}_full(c)")
+        out(f"if state >= 0: rt.env_stale(plan[{number}])")
+        out("return state")
+    return out.text() + "\n"
+
+
+def _wanted(spec: Specialization) -> list:
+    """What the plan of a specialization's environment guards has to protect."""
+    wanted = []
+    for guard in (g for g in spec.guards if g.class_ == "env"):
+        if guard.kind in ("id", "equals", "none", "not_none", "true", "false", "nan"):
+            wanted.append((guard.source, "identity"))
+        elif guard.kind == "type":
+            wanted.append((guard.source, "type"))
+        elif guard.kind == "dict_contains":
+            wanted.append((guard.source, ("contains", guard.arg[1])))
+        elif guard.kind == "default_device":
+            wanted.append((default_device_source(), "identity"))
+        else:
+            wanted.append((Source(("none",)), "unwatchable"))
+    return wanted
+
+
+def _ambient(ambient: list[tuple[Source, str]], tables: Tables, number: int) -> str:
     body = Lines(1)
     reader = Reader(body, tables, (), (), lambda: "return 0")
     for source, text in ambient:
@@ -285,7 +330,7 @@ def _ambient(ambient: list[tuple[Source, str]], tables: Tables) -> str:
         value = reader.object(source)
         body(f"if not PyList_Check({value}) or PyList_GET_SIZE({value}) != 0: return 0")
     body("return -1")
-    return _checker("_ambient", reader, body)
+    return _checker("_ambient_full", reader, body) + _planned("_ambient", number)
 
 
 def _checker(name: str, reader: Reader, body: Lines) -> str:

@@ -61,9 +61,10 @@ class Guard:
 
     @property
     def class_(self) -> str:
-        """'input', 'state' or 'env': what the guard depends on."""
+        """'input' or 'env': what the guard depends on. State guards are one comparison of words, made for every
+        specialization: see `Specialization.state`. The default device is a module's global, so it is environment."""
         if self.kind == "default_device":
-            return "state"
+            return "env"
         if self.kind in ("distinct", "same", "shape"):
             return "input"
         return "input" if self.source.is_input else "env"

@@ -41,8 +41,8 @@ class Patches:
 def accept_kernels_on_cpu(patches: Patches, is_active: Callable[[], bool], arch: int) -> None:
     """Makes `has_triton()` and, from Hopper on, the tests for TMA descriptors true wherever PyTorch asks.
 
-    Modules import these functions by name, so each module that already did is patched too; one that does so later gets
-    the replacement, which answers as the original once the simulation is off."""
+    Modules import these functions by name, so each that did is changed too, and changed back, also those that were
+    imported in between. Whoever else kept the replacement gets the original's answers once the simulation is off."""
     from torch.utils import _triton
 
     answers = {"has_triton": True, "_device_supports_tma": arch >= 90}
@@ -56,17 +56,22 @@ def accept_kernels_on_cpu(patches: Patches, is_active: Callable[[], bool], arch:
             return answer if is_active() else original()
 
         replacement.cache_clear = original.cache_clear  # type: ignore[attr-defined]
-        for module in list(sys.modules.values()):
-            if getattr(module, "__name__", "").startswith("torch") and vars(module).get(name) is original:
-                patches.set(module, name, replacement)
+        _replace_everywhere(name, original, replacement)
+        patches.on_undo(functools.partial(_replace_everywhere, name, replacement, original))
 
     def forget() -> None:
-        for value in list(vars(_triton).values()):
-            if hasattr(value, "cache_clear") and getattr(value, "__name__", "").startswith(("has_", "_device_", "triton_")):
+        for name, value in list(vars(_triton).items()):
+            if name.startswith(("has_", "_device_", "triton_")) and hasattr(value, "cache_clear"):
                 value.cache_clear()
 
     forget()
     patches.on_undo(forget)
+
+
+def _replace_everywhere(name: str, old: Any, new: Any) -> None:
+    for module_name, module in list(sys.modules.items()):
+        if module_name.startswith("torch") and getattr(module, "__dict__", {}).get(name) is old:
+            setattr(module, name, new)
 
 
 def watch_compilation(patches: Patches) -> None:

@@ -236,7 +236,7 @@ class Launch:
 
 
 class LaunchLog(Sequence[Launch]):
-    """Every recorded launch, oldest first. Recording happens in C; the records are fetched when the log is looked at."""
+    """Every recorded launch, oldest first. Recording happens in C; the records are fetched when the log is read."""
 
     def __init__(self) -> None:
         self._items: list[Launch] = []

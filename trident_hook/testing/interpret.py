@@ -59,7 +59,7 @@ def run(launch: Launch) -> None:
     """Runs every program of the launch, in order, on the calling thread."""
     compiled = _kernels.get(launch.image) or _search(launch.image)
     if compiled is None:
-        raise UnknownKernelError(f"No source is known for the CUBIN of kernel {launch.name!r} ({launch.image[:12]}...).")
+        raise UnknownKernelError(f"No source is known for the CUBIN {launch.image[:12]} of kernel {launch.name!r}.")
     from triton.runtime import interpreter
 
     grid = (launch.grid[0] // compiled.metadata.num_ctas, launch.grid[1], launch.grid[2])
@@ -75,7 +75,8 @@ def run(launch: Launch) -> None:
                     try:
                         function(**arguments)
                     except Exception as error:
-                        raise KernelError(f"kernel {launch.name!r}, program {(x, y, z)} of {grid}: {error!r}") from error
+                        where = f"kernel {launch.name!r}, program {(x, y, z)} of {grid}"
+                        raise KernelError(f"{where}: {error!r}") from error
 
 
 # ---- parameters ----

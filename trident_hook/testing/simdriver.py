@@ -11,7 +11,7 @@ is found wherever `libcuda.so.1` is asked for. A CUBIN's own records say how its
 `interpret`, each launch also runs, by Triton's interpreter, synchronously and from the raw parameters.
 
 What is not: time, parallelism, races between programs or streams (a stream is a number), real resource limits
-(registers, occupancy), inline PTX, device-side asserts and printing, Gluon, stream capture and graphs, pinned memory,
+(registers, occupancy), inline PTX, device-side asserts, Gluon, stream capture and graphs, pinned memory,
 contexts that stay broken after a failed launch, `torch.cuda` (it keeps saying that there is no GPU). A wrong pointer
 crashes the process. The interpreter computes with NumPy: results agree with a GPU's up to rounding.
 
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import ctypes as C
 import gc
+import os
 import threading
 import time
 import warnings
@@ -36,6 +37,7 @@ from ._simlib import Launch, LaunchLog, TensorMap
 __all__ = [
     "Injection",
     "Launch",
+    "RealDriverError",
     "TensorMap",
     "counts",
     "device",
@@ -63,6 +65,10 @@ errors: list[BaseException] = []
 
 _lock = threading.RLock()
 _patches_in_force: _patches.Patches | None = None
+
+
+class RealDriverError(RuntimeError):
+    """The process uses a real CUDA driver, so none can be simulated in it."""
 
 
 class State:
@@ -199,12 +205,21 @@ def _load(folder: str) -> C.CDLL:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             has_gpu = torch.cuda.is_available()
-        if has_gpu:
-            raise RuntimeError("This machine has a GPU and its driver is in use: the simulated driver cannot be loaded.")
+        if has_gpu or _real_driver_is_loaded():
+            raise RealDriverError("The real CUDA driver is in use here: the simulated one cannot take its place.")
     lib = _simlib.load(f"{folder}/{simbuild.SONAME}")
     if lib.cuInit(0) != 0:
         raise RuntimeError("The simulated driver did not initialise.")
     return lib
+
+
+def _real_driver_is_loaded() -> bool:
+    """Whether `libcuda.so.1` is in the process already, as it is beside GPUs that are merely hidden."""
+    try:
+        C.CDLL(simbuild.SONAME, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    except OSError:
+        return False
+    return True
 
 
 def _apply_patches(folder: str) -> None:
@@ -215,13 +230,12 @@ def _apply_patches(folder: str) -> None:
     from triton.runtime import driver as runtime_driver
 
     patches = _patches.Patches()
-    previous_path, previous_driver = knobs.nvidia.libcuda_path, runtime_driver._active
+    settings = vars(knobs.nvidia)  # not setattr, which would set the environment variable too, for child processes
+    previous_settings, previous_driver = dict(settings), runtime_driver._active
 
     def restore() -> None:
-        if previous_path is None:
-            del knobs.nvidia.libcuda_path
-        else:
-            knobs.nvidia.libcuda_path = previous_path
+        settings.pop("libcuda_path")
+        settings.update(previous_settings)
         runtime_driver._active = previous_driver
         forget()
 
@@ -230,7 +244,7 @@ def _apply_patches(folder: str) -> None:
             cached.cache_clear()
 
     forget()
-    knobs.nvidia.libcuda_path = folder
+    settings["libcuda_path"] = folder
     patches.on_undo(restore)
     try:
         _patches.watch_compilation(patches)
@@ -262,12 +276,18 @@ def _forget_targets() -> None:
 
 
 def _tell_product(n_devices: int) -> None:
-    """Lets trident_hook launch for CPU tensors, or (0 devices) no longer."""
+    """Lets trident_hook launch for CPU tensors, or (0 devices) no longer. Without its native part there is nothing to
+    tell: the simulation is of use by itself."""
+    lib = _simlib.loaded()
     try:
         from trident_hook.launch import target
+
+        if n_devices:
+            target.set_simulated(n_devices, lib.sim_current_stream, lib.sim_current_device)
+        else:
+            target.set_simulated(0)
     except ImportError:
         return
-    target.set_simulated(n_devices, _simlib.loaded().sim_current_stream if n_devices else None)
 
 
 def _make_driver(arch: int) -> Any:

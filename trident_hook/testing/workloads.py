@@ -102,9 +102,7 @@ def _matmul_configs() -> list[triton.Config]:
 
 @triton.autotune(configs=_matmul_configs(), key=["M", "N", "K"])
 @triton.jit
-def _matmul_kernel(
-    a, b, c, M, N, K, am, ak, bk, bn, cm, cn, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
-):
+def _matmul_kernel(a, b, c, M, N, K, am, ak, bk, bn, cm, cn, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     cols = tl.program_id(1) * BN + tl.arange(0, BN)
     depth = tl.arange(0, BK)
