@@ -5,6 +5,8 @@
 
 `enable` / `disable` for everything, `jit` for one function, `status` and `explain` to see what happens."""
 
+import torch  # noqa: F401 - first: our extension modules find its libraries in the process
+
 from .api import disable, enable, jit
 from .build.worker import wait as settle
 from .config import config

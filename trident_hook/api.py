@@ -108,7 +108,7 @@ def record_for(function, doors: int) -> FunctionRecord:
     code = function.__code__
     record = _core.entry_record(code)
     if record is None:
-        record = FunctionRecord(code=code, name=full_name(function), launches=launches_kernels(function))
+        record = FunctionRecord(weakref.ref(code), full_name(function), launches=launches_kernels(function))
         _codes[id(code)] = weakref.ref(code, functools.partial(_forget, id(code)))
     return _core.entry_create(code, record, doors)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
+import weakref
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -24,9 +25,10 @@ _TRIES = 3
 
 @dataclass
 class FunctionRecord:
-    """One per code object. `code` is what the doors look up; the record must not keep the function alive."""
+    """One per code object, which owns it through its entry: a strong reference back would be a cycle that the garbage
+    collector cannot see."""
 
-    code: object
+    code_reference: weakref.ref
     name: str
     specializations: list = field(default_factory=list)
     guard_texts: list = field(default_factory=list)
@@ -46,6 +48,10 @@ class FunctionRecord:
     _fresh: list = field(default_factory=list)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _queued: bool = False
+
+    @property
+    def code(self):
+        return self.code_reference()
 
     # -- what the doors call (see ext/door) ------------------------------------------------------------------------
     def before_miss(self, door: str, spec: int, guard: int):

@@ -4,12 +4,15 @@
 
 static PyObject *discoverer; /* owned, or NULL */
 
-/* None takes it away. What was seen stays seen. */
+/* None takes it away. A new discoverer is shown everything once more. */
 void tdh_discoverer_set(PyObject *callable) {
   PyObject *old = discoverer;
   discoverer = callable == Py_None ? NULL : Py_NewRef(callable);
   Py_XDECREF(old);
-  if (discoverer) tdh_hook_return();
+  if (discoverer) {
+    tdh_slot_generation_new();
+    tdh_hook_return();
+  }
 }
 
 /* Whether the discoverer could have a use for it: a function that launches kernels names something outside itself. */

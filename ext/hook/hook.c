@@ -160,11 +160,11 @@ PyObject *tdh_hook_hand_over(PyThreadState *ts, tdh_frame *f) {
 static TDH_COLD PyObject *evaluate_entry(PyThreadState *ts, tdh_frame *f, void *slot) {
   tdh_thread *t = &tdh_thread_here;
   PyCodeObject *code = tdh_frame_code(f);
-  if (slot == NULL) {
+  if (tdh_slot_is_new(slot)) {
     if (!tdh_discover(code, tdh_frame_func(f))) return tdh_hook_forward(ts, f, 0);
     tdh_quiet_frames = 0;
     slot = tdh_slot_get(code);
-    if (slot == NULL || slot == TDH_SLOT_SEEN) return tdh_hook_forward(ts, f, 0);
+    if (slot == NULL || tdh_slot_is_mark(slot)) return tdh_hook_forward(ts, f, 0);
   }
   if (t->pass_code == code) {
     t->pass_code = NULL;
@@ -184,6 +184,6 @@ static PyObject *hook_evaluate(PyThreadState *ts, tdh_frame *f, int throwflag) {
   }
   if (TDH_UNLIKELY(++tdh_quiet_frames >= tdh_quiet_limit)) quiet_reached();
   void *slot = tdh_slot_get(tdh_frame_code(f));
-  if (TDH_UNLIKELY(slot != TDH_SLOT_SEEN)) return evaluate_entry(ts, f, slot);
+  if (TDH_UNLIKELY(slot != tdh_slot_seen)) return evaluate_entry(ts, f, slot);
   return tdh_hook_forward(ts, f, 0);
 }

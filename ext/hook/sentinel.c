@@ -17,7 +17,7 @@ static PyObject *sentinel_start(PyObject *self, PyObject *const *args, Py_ssize_
   PyCodeObject *code = (PyCodeObject *)args[0];
   PyObject *func =
       f != NULL && tdh_frame_code(f) == code && f->owner == FRAME_OWNED_BY_THREAD ? tdh_frame_func(f) : NULL;
-  if (func && tdh_slot_get(code) == NULL) {
+  if (func && tdh_slot_is_new(tdh_slot_get(code))) {
     if (tdh_thread_here.inside) return Py_NewRef(Py_None); /* the discoverer's own call: ask again another time */
     Py_INCREF(func);
     tdh_discover(code, func);

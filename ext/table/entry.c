@@ -29,7 +29,7 @@ static void entry_detach(tdh_entry *e) {
 
 /* CPython calls this when the code object dies, and when the slot is overwritten. */
 static void slot_free(void *slot) {
-  if (slot == NULL || slot == TDH_SLOT_SEEN) return;
+  if (slot == NULL || tdh_slot_is_mark(slot)) return;
   entry_detach(slot);
   tdh_entry_release(slot);
 }
@@ -59,9 +59,14 @@ bool tdh_code_is_routable(PyCodeObject *code) {
   return (code->co_flags & generators) == 0 && (code->co_flags & function) == function;
 }
 
+void *tdh_slot_seen = (void *)1;
+
+/* What was seen may be seen once more. */
+void tdh_slot_generation_new(void) { tdh_slot_seen = (void *)((uintptr_t)tdh_slot_seen + 2); }
+
 /* Notes that `code` was seen. Keeps an entry that is already there. Out of memory is not an error: it is seen again. */
 void tdh_slot_mark(PyCodeObject *code) {
-  if (tdh_slot_get(code) == NULL && tdh_code_extra_set(code, tdh_extra_index, TDH_SLOT_SEEN) < 0) PyErr_Clear();
+  if (tdh_slot_is_new(tdh_slot_get(code)) && tdh_code_extra_set(code, tdh_extra_index, tdh_slot_seen) < 0) PyErr_Clear();
 }
 
 /* The entry of `code`, borrowed; made with a new reference to `record` if there is none, else only gains doors.
@@ -101,7 +106,7 @@ int tdh_entry_drop(PyCodeObject *code) {
   /* Held across the write: SetExtra frees the old value before it stores the new one, and a record's finalizer that
    * came back for this code object would find the slot half written. */
   tdh_entry_hold(e);
-  int failed = tdh_code_extra_set(code, tdh_extra_index, TDH_SLOT_SEEN) < 0;
+  int failed = tdh_code_extra_set(code, tdh_extra_index, tdh_slot_seen) < 0;
   tdh_entry_release(e);
   return failed ? -1 : 1;
 }

@@ -30,8 +30,10 @@ typedef struct tdh_entry {
   struct tdh_entry *next, *previous; /* all entries */
 } tdh_entry;
 
-/* What a code object's slot holds: NULL (never seen), TDH_SLOT_SEEN (seen, not ours), or its entry. */
-#define TDH_SLOT_SEEN ((void *)1)
+/* What a code object's slot holds: NULL (never seen), a mark (seen, not ours), or its entry. Marks are odd numbers; one
+ * of an older generation than `tdh_slot_seen` was left for another discoverer, and counts as not seen. */
+extern void *tdh_slot_seen;
+void tdh_slot_generation_new(void);
 extern Py_ssize_t tdh_extra_index;
 
 /* Bits of the monitoring tools that are our own sentinel's. */
@@ -41,10 +43,13 @@ static inline void *tdh_slot_get(PyCodeObject *code) {
   return tdh_code_extra(code, tdh_extra_index);
 }
 
+static inline bool tdh_slot_is_mark(void *slot) { return ((uintptr_t)slot & 1) != 0; }
+static inline bool tdh_slot_is_new(void *slot) { return slot == NULL || (tdh_slot_is_mark(slot) && slot != tdh_slot_seen); }
+
 /* Borrowed, or NULL. No allocation, no error. */
 static inline tdh_entry *tdh_entry_find(PyCodeObject *code) {
   void *slot = tdh_slot_get(code);
-  return slot == TDH_SLOT_SEEN ? NULL : slot;
+  return tdh_slot_is_mark(slot) ? NULL : slot;
 }
 
 /* Whether a call through `door` has to ask the SCM or the record. Two bytes and a pointer to read. */

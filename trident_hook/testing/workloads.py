@@ -84,7 +84,7 @@ def masked_fill(x: torch.Tensor, mask: torch.Tensor, value: float) -> torch.Tens
     """`value` where the mask (bool, broadcast to x, at most 3 dimensions) is set, else x."""
     x = x.contiguous()
     shape = (1,) * (3 - x.dim()) + tuple(x.shape)
-    spread = mask.expand(x.shape).view(torch.uint8).expand(shape)
+    spread = mask.expand(shape)
     out = torch.empty_like(x)
     n = x.numel()
     _masked_fill_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](
