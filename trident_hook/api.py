@@ -11,6 +11,7 @@ from . import _compat, _core
 from .config import config
 from .discovery import Selection, full_name, is_machinery, launches_kernels
 from .errors import NotAFunctionError
+from .launch import target
 from .logs import log
 from .record import FunctionRecord
 
@@ -126,6 +127,7 @@ def _set_up() -> None:
     from torch._C._dynamo.eval_frame import set_eval_frame
 
     _core.delegation_setup(set_eval_frame, _leak_repair())
+    target.trust_allocations()
 
 
 def _leak_repair() -> int | None:

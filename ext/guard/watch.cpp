@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "compat/py_attr.h"
 #include "compat/watchers.h"
 #include "guard/watch.h"
 #include "services.h"
@@ -140,7 +141,7 @@ PyObject *pinned(const pin &p) {
     case pin_kwdefaults:
       return PyFunction_GET_KW_DEFAULTS(o);
     case pin_dict:
-      return dict_of(o);
+      return tdh_py_dict_now(o);
     default:  // pin_empty_list: equal to itself while empty
       return PyList_GET_SIZE(o) == 0 ? p.expected : nullptr;
   }

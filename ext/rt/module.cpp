@@ -239,6 +239,7 @@ PyMethodDef methods[] = {
     {"empty_strided", py_empty_strided, METH_VARARGS,
      "empty_strided(sizes, strides, dtype, device_type, device_index) -> Tensor"},
     {"dict_of", py_dict_of, METH_O, "dict_of(obj) -> the very dict of a module, type or instance, or None"},
+    {"alloc_trust", py_alloc_trust, METH_O, "alloc_trust(device_type) -> whether plain allocations are made directly"},
     {"data_ptr", py_data_ptr, METH_O, "data_ptr(tensor) -> int"},
     {"op_site", op_site_new, METH_VARARGS, "op_site(name, overload, template, n_tensor_outs) -> capsule"},
     {"op_call", py_op_call, METH_VARARGS, "op_call(site, tensors, ints, floats) -> (tensors, ints, floats)"},

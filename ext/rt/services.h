@@ -31,6 +31,7 @@ void *data_ptr(void *handle);
 void retain(void *handle);
 void release(void *handle);
 PyObject *wrap(void *handle);
+PyObject *py_alloc_trust(PyObject *, PyObject *device_type);
 
 // ext/aten/op_site.cpp
 int op_call(void *site, void *const *tensors, const int64_t *ints, const double *doubles, void **outs,

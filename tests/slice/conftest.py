@@ -3,6 +3,7 @@ every test."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
 
 import pytest
@@ -46,14 +47,12 @@ def clean_slate(cache_dir):
 @pytest.fixture(params=routes.DOORS)
 def through(request):
     """through(fn) -> fn as it is called through this door. A fresh twin: nothing is known of it."""
-    import contextlib
-
     with contextlib.ExitStack() as stack:
 
         def enter(fn):
             return stack.enter_context(routes.door(request.param, routes.twin(fn)))
 
-        enter.door = request.param
+        enter.door, enter.stack = request.param, stack
         yield enter
 
 

@@ -51,7 +51,6 @@ FORMS = {
 def test_forms(served, form):
     fn, x = served(FORMS[form]), torch.randn(16)
     routed(fn, x, via="dynamo")
-    routed(fn, x)
     routed(fn, x, via="scm")
 
 

@@ -170,6 +170,8 @@ def same(a, b) -> bool:
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, float):
         return a == b or (a != a and b != b)
+    if dataclasses.is_dataclass(a):
+        return same(vars(a), vars(b))
     return a is b or a == b
 
 

@@ -43,7 +43,7 @@ class GuardWriter:
             f"{numbers.device_type(facts.device_type)} and {t}.device_index == {index} and "
             f"{t}.requires_grad == {int(facts.requires_grad)} and {t}.ndim == {len(facts.sizes)}"
         )
-        self._fail_unless(f"rt.keys_apply({t}.keys, st) == {facts.keys:#x}ULL".replace("ULL", ""))
+        self._fail_unless(f"rt.keys_apply({t}.keys, st) == {facts.keys:#x}ULL")
         for field, numbers_ in (("sizes", facts.sizes), ("strides", facts.strides)):
             terms = [f"{t}.{field}[{d}] == {n}" for d, n in enumerate(numbers_) if n is not None]
             if terms:

@@ -158,7 +158,7 @@ def _specialization(spec: Specialization, index: int, tables: Tables, environmen
     reader = Reader(body, tables, spec.argument_names, spec.free_names, fail)
     guards = GuardWriter(reader, torch_numbers)
     note("torch state: grad mode, autocast, default dtype, determinism, ...")
-    words = " and ".join(f"st.word[{i}] == {w:#x}" for i, w in enumerate(spec.state))
+    words = " and ".join(f"st.word[{i}] == {w:#x}ULL" for i, w in enumerate(spec.state))
     body(f"if not ({words}): {fail()}")
     note("globals of the function")
     body(f"if PyFunction_GetGlobals(c.func) != {tables.object(spec.globals_)}: {fail()}")
