@@ -161,7 +161,7 @@ static PyObject *promote(PyObject *m, PyObject *op) {
   if (func == NULL) return NULL;
   tdh_entry *e = tdh_entry_find((PyCodeObject *)((PyFunctionObject *)func)->func_code);
   if (e == NULL || !(e->doors & TDH_DOOR_CALL)) Py_RETURN_FALSE;
-  tdh_route_promote(func, e);
+  tdh_route_promote_asked(func, e);
   return PyBool_FromLong(tdh_promoted_has(func));
 }
 

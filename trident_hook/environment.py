@@ -34,7 +34,7 @@ class _Unwatchable(Exception):
 
 class Environment:
     """The plan of one set of guards. `wanted` has one (source, what of its value matters) per guard: "identity",
-    "type", ("contains", key) or "empty_list"."""
+    "type", "attributes" (of a class), ("contains", key) or "empty_list"."""
 
     def __init__(self, wanted: list[tuple[Source, object]]) -> None:
         self.wanted = wanted
@@ -70,7 +70,9 @@ class _Walk:
 
     def value_of(self, source: Source, matters: object) -> None:
         value = self._follow(source)
-        if matters == "type":
+        if matters == "attributes":
+            self._watch_type(value)
+        elif matters == "type":
             self._pin(_PIN_TYPE, value, type(value))
         elif matters == "empty_list":
             if type(value) is not list:

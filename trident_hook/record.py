@@ -35,6 +35,8 @@ class FunctionRecord:
     source: str = ""
     refusals: Counter = field(default_factory=Counter)  # (slug, detail) -> how often
     refused: str | None = None  # why the function is left alone for good
+    why_full: str = ""
+    _warned: bool = False
     full: bool = False  # over its budget: its module stays, the rest keeps its previous path
     launches: bool = True  # its names reach a Triton launcher
     jitted: bool = False  # under jit(): its call door stays when enable() ends
@@ -46,8 +48,11 @@ class FunctionRecord:
     served_after: float | None = None  # seconds from the first miss to the first module in place
     _captures: int = 0
     _fresh: list = field(default_factory=list)
+    _doubtful: list = field(default_factory=list)  # refusals of the call under way
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _queued: bool = False
+    _delegated: int = 0  # calls that Dynamo has now
+    _forget: bool = False  # Dynamo's entries are to be dropped once it has none
 
     @property
     def code(self):
@@ -61,13 +66,26 @@ class FunctionRecord:
             log("guards", "%s missed: %s", self.name, self.explain_miss())
         if self.first_call is None:
             self.first_call = time.perf_counter()
-        if self.full or config.disabled or _is_capturing() or any(_hooks_on()):
+        if self.full:
+            self._warn_once()
             return None
-        return _callback()
+        if config.disabled or _is_capturing() or any(_hooks_on()):
+            return None
+        callback = _callback()
+        if callback is not None:
+            with self._lock:
+                self._delegated += 1
+        return callback
 
-    def after_miss(self) -> None:
-        """The missed call has returned: what it taught is built, now or in the background."""
+    def after_miss(self, raised: bool = False) -> None:
+        """The missed call is over: what it taught is built, now or in the background. Calls that raised say nothing about
+        what can be captured."""
         with self._lock:
+            self._delegated -= 1
+            doubtful, self._doubtful = self._doubtful, []
+            for refusal in () if raised else doubtful:
+                self._count(refusal)
+            self._forget_when_idle()
             if not self._fresh:
                 return
             if config.build == "sync":
@@ -89,8 +107,15 @@ class FunctionRecord:
     def failed(self, refusal: Unsupported) -> None:
         """A capture that led to nothing. A function that has nothing else is left alone from then on."""
         with self._lock:
-            self.refusals[(refusal.slug, refusal.detail)] += 1
             log("capture", "%s refused: %s", self.name, refusal)
+            if self._delegated:
+                self._doubtful.append(refusal)
+            else:
+                self._count(refusal)
+
+    def _count(self, refusal: Unsupported) -> None:
+        with self._lock:
+            self.refusals[(refusal.slug, refusal.detail)] += 1
             about_the_call = refusal.slug in _ABOUT_THE_CALL
             tries = sum(n for (slug, _), n in self.refusals.items() if (slug in _ABOUT_THE_CALL) == about_the_call)
             if about_the_call and tries < _TRIES:
@@ -104,7 +129,21 @@ class FunctionRecord:
     def refuse(self, reason: str) -> None:
         self.refused = reason
         _core.entry_state_set(self.code, _core.REFUSED)
-        _forget_dynamo(self.code)
+        self._forget_dynamo()
+
+    def _forget_dynamo(self) -> None:
+        """Drops Dynamo's cache entries of the code: the next miss is captured anew, and Dynamo's limit is not ours. Not
+        while a call is in Dynamo: it holds on to what this would free."""
+        with self._lock:
+            self._forget = True
+            self._forget_when_idle()
+
+    def _forget_when_idle(self) -> None:
+        if self._forget and self._delegated == 0:
+            from torch._dynamo.eval_frame import reset_code
+
+            self._forget = False
+            reset_code(self.code)
 
     # -- building --------------------------------------------------------------------------------------------------
     def _build(self) -> None:
@@ -129,22 +168,27 @@ class FunctionRecord:
             self.specializations, self.guard_texts = wanted, generated.guard_texts
             self.source = generated.source
             _core.entry_scm_set(self.code, module)
-            _forget_dynamo(self.code)
+            self._forget_dynamo()
             self.builds += 1
             self.build_seconds += time.perf_counter() - started
             if self.served_after is None and self.first_call is not None:
                 self.served_after = time.perf_counter() - self.first_call
             log("build", "%s: %d specialization(s) in %.3f s", self.name, len(wanted), time.perf_counter() - started)
             if len(wanted) >= config.limit or self.builds >= config.rebuilds:
-                self.full = True  # said only if a call misses: see before_miss
+                self._over_budget(f"it has {len(wanted)} specialization(s), the limit is {config.limit}")
 
     def _over_budget(self, why: str) -> None:
-        if not self.full:
-            self.full = True
-            warnings.warn(
-                f"trident_hook: {self.name} keeps what it has and sends its other calls to plain Python: {why}. "
-                f"Last miss: {self.explain_miss()}. See trident_hook.explain().", stacklevel=2,
-            )  # fmt: skip
+        self.full, self.why_full = True, why
+
+    def _warn_once(self) -> None:
+        """At the first call that the limit turns away."""
+        if self._warned:
+            return
+        self._warned = True
+        warnings.warn(
+            f"trident_hook: {self.name} keeps what it has and sends its other calls to plain Python: {self.why_full}. "
+            f"Last miss: {self.explain_miss()}. See trident_hook.explain().", stacklevel=3,
+        )  # fmt: skip
 
     # -- for people ------------------------------------------------------------------------------------------------
     def explain_miss(self) -> str:
@@ -220,9 +264,3 @@ def _callback():
     callback = _callback_from_stance(_recorder)
     return callback if callable(callback) else None
 
-
-def _forget_dynamo(code) -> None:
-    """Drops Dynamo's cache entries of the code: the next miss is captured anew, and its limit is not ours."""
-    from torch._dynamo.eval_frame import reset_code
-
-    reset_code(code)

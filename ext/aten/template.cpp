@@ -4,9 +4,12 @@
 
 #include "compat/torch_ivalue.h"
 
+#include <ATen/ScalarOps.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/jit_type.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/Exceptions.h>
 
 #include <algorithm>
@@ -16,6 +19,16 @@
 
 namespace trident_hook {
 namespace {
+
+// A Python number in a tensor's place (`x * 2`): a 0-dim tensor whose dtype does not take part in type promotion. Below
+// autograd and outside inference mode, as PyTorch's own argument parser makes it.
+at::Tensor wrapped_number(const at::Scalar &value) {
+  c10::InferenceMode ordinary(false);
+  at::AutoDispatchBelowADInplaceOrView below;
+  at::Tensor tensor = c10::scalar_to_tensor(value);
+  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return tensor;
+}
 
 struct parser {
   const c10::FunctionSchema &schema;
@@ -65,6 +78,8 @@ struct parser {
         return from == source::integer    ? target::integer
                : from == source::floating ? target::floating
                                           : target::boolean;
+      case c10::TypeKind::TensorType:
+        return target::wrapped;
       case c10::TypeKind::IntType:
       case c10::TypeKind::SymIntType:
       case c10::TypeKind::ScalarTypeType:
@@ -88,6 +103,14 @@ struct parser {
 
   c10::IValue constant(PyObject *value) const {
     try {
+      if (type->kind() == c10::TypeKind::TensorType) {
+        if (PyBool_Check(value)) return wrapped_number(value == Py_True);
+        if (PyLong_Check(value)) return wrapped_number(static_cast<int64_t>(integer(value)));
+        if (PyFloat_Check(value)) return wrapped_number(PyFloat_AS_DOUBLE(value));
+        if (PyComplex_Check(value)) {
+          return wrapped_number(c10::complex<double>(PyComplex_RealAsDouble(value), PyComplex_ImagAsDouble(value)));
+        }
+      }
       return torch::jit::toIValue(value, declared.real_type(), declared.N());
     } catch (const std::exception &error) {
       if (PyErr_Occurred()) PyErr_Clear();
@@ -205,6 +228,10 @@ void template_shape(const std::vector<argument> &arguments, site_shape *shape) {
 namespace {
 
 void push_number(const argument &entry, int64_t value, torch::jit::Stack *stack) {
+  if (entry.to == target::wrapped) {
+    stack->emplace_back(entry.from == source::boolean ? wrapped_number(value != 0) : wrapped_number(value));
+    return;
+  }
   if (entry.to == target::floating) {
     stack->emplace_back(static_cast<double>(value));
   } else if (entry.to == target::boolean) {
@@ -256,7 +283,11 @@ void template_push(const argument &entry, void *const *tensors, const int64_t *i
       push_number(entry, ints[entry.slot], stack);
       break;
     case source::floating:
-      stack->emplace_back(doubles[entry.slot]);
+      if (entry.to == target::wrapped) {
+        stack->emplace_back(wrapped_number(doubles[entry.slot]));
+      } else {
+        stack->emplace_back(doubles[entry.slot]);
+      }
       break;
     case source::int_list: {
       c10::List<int64_t> list;

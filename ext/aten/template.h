@@ -15,7 +15,7 @@
 namespace trident_hook {
 
 enum class source : uint8_t { constant, tensor, optional_tensor, integer, floating, boolean, int_list, tensor_list };
-enum class target : uint8_t { as_is, integer, floating, boolean, optional_elements };
+enum class target : uint8_t { as_is, integer, floating, boolean, optional_elements, wrapped };
 
 struct list_element {
   int32_t slot;  // -1: the constant (int lists), or None (tensor lists)

@@ -7,15 +7,19 @@
 static bool wanted;            /* hook_install was called, hook_remove not yet */
 static bool linked;            /* as far as we know our evaluator is in the chain, on top or below another one */
 static int lifted;             /* deep frames that took the evaluator out until they return */
-static tdh_evaluator previous; /* what was there before us; _PyEval_EvalFrameDefault mostly */
+static tdh_evaluator previous = _PyEval_EvalFrameDefault; /* what was there before us */
 bool tdh_hook_is_aside = false;
 Py_ssize_t tdh_quiet_frames = 0, tdh_quiet_limit = 5000;
 
 static PyObject *hook_evaluate(PyThreadState *ts, tdh_frame *f, int throwflag);
 
+/* Ours may be on top already: an evaluator above us that had stored us puts us back when it leaves. */
 static void link_in(void) {
-  previous = tdh_evaluator_get();
-  tdh_evaluator_set(hook_evaluate);
+  tdh_evaluator now = tdh_evaluator_get();
+  if (now != hook_evaluate) {
+    previous = now;
+    tdh_evaluator_set(hook_evaluate);
+  }
   linked = true;
   tdh_quiet_frames = 0;
 }
@@ -101,10 +105,21 @@ static TDH_COLD void quiet_reached(void) {
 
 /* ---- running a frame that is not served ------------------------------------------------------------------------- */
 
+/* Two evaluators can come to stand below each other: Dynamo's is installed over ours after ours was installed over it.
+ * The frame that then comes back is evaluated at once. */
+static TDH_COLD PyObject *evaluate_with_other(PyThreadState *ts, tdh_frame *f, int throwflag) {
+  tdh_thread *t = &tdh_thread_here;
+  tdh_frame *outer = t->forwarded;
+  if (outer == f) return _PyEval_EvalFrameDefault(ts, f, throwflag);
+  t->forwarded = f;
+  PyObject *result = previous(ts, f, throwflag);
+  t->forwarded = outer;
+  return result;
+}
+
 static inline PyObject *evaluate_below(PyThreadState *ts, tdh_frame *f, int throwflag) {
-  tdh_evaluator below = previous;
-  return TDH_LIKELY(below == _PyEval_EvalFrameDefault) ? _PyEval_EvalFrameDefault(ts, f, throwflag)
-                                                       : below(ts, f, throwflag);
+  return TDH_LIKELY(previous == _PyEval_EvalFrameDefault) ? _PyEval_EvalFrameDefault(ts, f, throwflag)
+                                                          : evaluate_with_other(ts, f, throwflag);
 }
 
 /* An evaluator keeps CPython from inlining Python calls, so deep recursion would eat the C stack. From here on the

@@ -27,6 +27,7 @@ extern bool tdh_hook_is_aside;
 /* route.c: one frame of an entry */
 PyObject *tdh_route_frame(PyThreadState *ts, tdh_frame *f, tdh_entry *e);
 void tdh_route_promote(PyObject *func, tdh_entry *e);
+void tdh_route_promote_asked(PyObject *func, tdh_entry *e);
 
 /* discover.c: code objects seen for the first time */
 void tdh_discoverer_set(PyObject *callable);

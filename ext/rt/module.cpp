@@ -127,6 +127,16 @@ PyObject *py_dict_of(PyObject *, PyObject *obj) {
   return Py_NewRef(dict == nullptr ? Py_None : dict);
 }
 
+// type_version(type): its version tag, which every change of the type or a base changes; looks something up first, since
+// a type has none until then. 0: no tag can be had.
+PyObject *py_type_version(PyObject *, PyObject *type) {
+  if (!PyType_Check(type)) return PyErr_Format(PyExc_TypeError, "type_version: a type is expected");
+  PyObject *doc = PyObject_GetAttrString(type, "__doc__");
+  if (doc == nullptr) PyErr_Clear();
+  Py_XDECREF(doc);
+  return PyLong_FromUnsignedLong(reinterpret_cast<PyTypeObject *>(type)->tp_version_tag);
+}
+
 // empty_strided(sizes, strides, dtype, device_type, device_index) -> Tensor; dtype and device as c10 numbers them
 PyObject *py_empty_strided(PyObject *, PyObject *args) {
   PyObject *sizes_in, *strides_in;
@@ -238,6 +248,7 @@ PyMethodDef methods[] = {
     {"keys_apply", py_keys_apply, METH_VARARGS, "keys_apply(keys, words) -> dispatch keys in effect"},
     {"empty_strided", py_empty_strided, METH_VARARGS,
      "empty_strided(sizes, strides, dtype, device_type, device_index) -> Tensor"},
+    {"type_version", py_type_version, METH_O, "type_version(type) -> tag that changes with the type"},
     {"dict_of", py_dict_of, METH_O, "dict_of(obj) -> the very dict of a module, type or instance, or None"},
     {"alloc_trust", py_alloc_trust, METH_O, "alloc_trust(device_type) -> whether plain allocations are made directly"},
     {"data_ptr", py_data_ptr, METH_O, "data_ptr(tensor) -> int"},

@@ -6,6 +6,7 @@ cdef extern from "Python.h":
     ctypedef struct PyObject
     ctypedef struct PyTypeObject:
         PyObject* tp_mro
+        unsigned int tp_version_tag
     PyObject* Py_None
     PyObject* Py_True
     PyObject* Py_False

@@ -53,10 +53,11 @@ TDH_COLD PyObject *tdh_miss_begin(tdh_entry *e, int door, const tdh_call *call) 
 }
 
 TDH_COLD void tdh_miss_end(tdh_entry *e) {
+  bool raised = PyErr_Occurred() != NULL;
   tdh_error pending = tdh_error_save();
   PyObject *record = Py_NewRef(e->record);
   ++tdh_thread_here.inside;
-  PyObject *done = PyObject_CallMethodNoArgs(record, name_after_miss);
+  PyObject *done = PyObject_CallMethodOneArg(record, name_after_miss, raised ? Py_True : Py_False);
   --tdh_thread_here.inside;
   if (done == NULL) PyErr_WriteUnraisable(record);
   Py_XDECREF(done);

@@ -18,7 +18,7 @@ class Record:
             raise self.callback
         return self.callback
 
-    def after_miss(self):
+    def after_miss(self, raised=False):
         self.after_calls += 1
         if self.after is not None:
             raise self.after

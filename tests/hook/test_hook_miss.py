@@ -140,7 +140,7 @@ def test_outer_callback_is_put_back(serve, door, dynamo):
 
 def test_record_may_swap_the_scm_for_the_next_call(core, fake, serve, door, dynamo):
     class Learns(Record):
-        def after_miss(self):
+        def after_miss(self, raised=False):
             core.entry_scm_set(f.__code__, fake.scm("const", "learned"))
 
     f = make()

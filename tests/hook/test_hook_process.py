@@ -20,7 +20,7 @@ def f(x):
     return len((x,))
 class Record:
     def before_miss(self, door, spec, guard): return None
-    def after_miss(self): pass
+    def after_miss(self, raised=False): pass
 """
 
 

@@ -8,9 +8,9 @@ import gc
 
 import pytest
 import torch
+from support import routes
 
 import trident_hook
-from support import routes
 from trident_hook import _core
 from trident_hook.config import config
 from trident_hook.testing import simdriver

@@ -120,8 +120,9 @@ def test_a_closure_that_is_made_anew_for_each_call(through):
     for fn, a in zip(functions, (3, 4, 3, 5), strict=True):
         for _ in range(2):
             assert torch.equal(fn(X), X + a)
-    for fn, a in zip(functions, (3, 4, 3, 5), strict=True):
-        assert torch.equal(routed(fn, X, via="scm"), X + a)
+    if through.door != "call":  # a function that was not seen yet gets its call door when the hook sees it, or at birth
+        for fn, a in zip(functions, (3, 4, 3, 5), strict=True):
+            assert torch.equal(routed(fn, X, via="scm"), X + a)
 
 
 def _with_inner_code_of_its_own(outer):
@@ -131,6 +132,32 @@ def _with_inner_code_of_its_own(outer):
     return fn
 
 
+class Settings:
+    factor = 3
+
+
+def with_class_attribute(x):
+    return programs.shift(x, 3) * Settings.factor
+
+
+def test_a_changed_class_attribute(served, monkeypatch):
+    """Dynamo itself has no guard on attributes of a class that is read as a global."""
+    fn = served(with_class_attribute_only)
+    warm(fn, X)
+    monkeypatch.setattr(Settings, "factor", 4)
+    routed(fn, X, via="dynamo")
+    routed(fn, X, via="scm")
+
+
+def with_class_attribute_only(x):
+    return x * Settings.factor
+
+
+def test_a_helper_of_another_module(served):
+    """What Dynamo inlines from another module is guarded through the import that it installs."""
+    warm(served(with_class_attribute), X)
+
+
 def test_a_changed_default(through):
     fn = through(programs.with_default)
     plain = getattr(fn, "__wrapped__", fn)
@@ -138,7 +165,7 @@ def test_a_changed_default(through):
     plain.__defaults__ = (6,)
     routed(fn, X, via="dynamo")
     plain.__kwdefaults__ = {"b": 9}
-    routed(fn, X)
+    routed(fn, X, via="dynamo")
     routed(fn, X)
     plain.__defaults__, plain.__kwdefaults__ = (5,), {"b": 7}
     routed(fn, X, via="scm")

@@ -67,8 +67,11 @@ def test_a_launch_fails(through, code):
         error = outcome(fn, (X, 3), {}).error
     assert injection.fired == 1, "the launch was not tried again"
     assert (added["errors"], added["misses"], added["delegated"]) == (1, 0, 0)
-    assert isinstance(error, RuntimeError) and isinstance(plain, RuntimeError)
-    assert str(error).startswith(str(plain)) and "shift_kernel" in str(error) and code in str(error)
+    assert isinstance(error, RuntimeError)
+    assert isinstance(plain, RuntimeError)
+    assert str(error).startswith(str(plain))
+    assert "shift_kernel" in str(error)
+    assert code in str(error)
     routed(fn, X, 3, via="scm", launches=1)
 
 
@@ -91,7 +94,8 @@ def test_a_module_cannot_be_loaded(served):
     with simdriver.inject("load", "CUDA_ERROR_OUT_OF_MEMORY") as injection:
         with counted(fn) as added:
             error = outcome(fn, (X,), {}).error
-    assert injection.fired == 1 and isinstance(error, RuntimeError)
+    assert injection.fired == 1
+    assert isinstance(error, RuntimeError)
     assert (added["errors"], added["delegated"]) == (1, 0)
     routed(fn, X, via="scm", launches=1)
 
@@ -105,7 +109,8 @@ def test_the_second_launch_fails(served):
         with simdriver.inject("launch", "CUDA_ERROR_OUT_OF_MEMORY", skip=1) as injection:
             assert isinstance(outcome(call, (x,), {}).error, RuntimeError)
         assert injection.fired == 1
-    assert torch.equal(ours, eager) and torch.equal(ours, X + 3)
+    assert torch.equal(ours, eager)
+    assert torch.equal(ours, X + 3)
     routed(fn, X.clone(), via="scm", mutates=True)
 
 
@@ -207,7 +212,7 @@ def test_the_module_is_replaced_during_a_call(served, during):
     assert trident_hook.explain(fn).builds == 2
     during.clear()
     routed(fn, X, via="scm")
-    assert same(fn(X.double()), X.double() + 4)  # that specialization holds inside operators, where the state is another
+    assert same(fn(X.double()), X.double() + 4)  # its specialization holds under the state inside operators
 
 
 def test_the_function_is_called_by_an_operator_of_its_own(served, during):
@@ -221,7 +226,10 @@ def test_the_function_is_called_by_an_operator_of_its_own(served, during):
             assert torch.equal(fn(X), X + 4)
 
     during.append(again)
-    for expected in (1, 21):  # inside an operator the state is another: the first inner call gets a specialization for it
+    for expected in (
+        1,
+        21,
+    ):  # the state inside an operator is another: the first inner call misses
         depth.clear()
         with counted(fn) as added:
             assert torch.equal(fn(X), X + 4)
@@ -239,6 +247,7 @@ def test_an_operator_written_in_python_fails(served, during):
     during.append(fail)
     with counted(fn) as added, pytest.raises(KeyError, match="mine"):
         fn(X)
-    assert added["errors"] == 1 and added["delegated"] == 0
+    assert added["errors"] == 1
+    assert added["delegated"] == 0
     during.clear()
     routed(fn, X, via="scm")

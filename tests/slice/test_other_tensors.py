@@ -165,7 +165,7 @@ def in_place_then_read(x, y):
 
 
 def test_misaligned_then_aligned(served):
-    """The specialization of a misaligned view must not be taken for an aligned one either: eager's binary is another."""
+    """The specialization of a misaligned view does not serve an aligned one either: eager's binary is another."""
     fn = served(programs.shift)
     storage = torch.randn(17)
     warm(fn, storage[1:], 3)

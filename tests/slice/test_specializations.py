@@ -28,7 +28,16 @@ def test_aligned_and_misaligned_alternate(through):
 
 
 def dtypes():
-    return [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.int16, torch.int8]
+    return [
+        torch.float32,
+        torch.float64,
+        torch.float16,
+        torch.bfloat16,
+        torch.int32,
+        torch.int64,
+        torch.int16,
+        torch.int8,
+    ]
 
 
 def test_all_specializations_keep_serving(through):
@@ -58,9 +67,12 @@ def test_the_limit_is_honoured_quietly(through):
             routed(fn, x, 3, via="over")
     ours = [w for w in caught if "trident_hook" in str(w.message)]
     assert len(ours) == 1, "one warning, at the first call that found the function full"
-    assert "shift" in str(ours[0].message) and "2" in str(ours[0].message)
+    assert "shift" in str(ours[0].message)
+    assert "2" in str(ours[0].message)
     explanation = trident_hook.explain(fn)
-    assert explanation.full and "limit" in str(explanation) and "dtype" not in explanation.last_miss
+    assert explanation.full
+    assert "limit" in str(explanation)
+    assert "dtype" not in explanation.last_miss
     assert len(explanation.specializations) == 2
     routed(fn, first, 3, via="scm")
     routed(fn, second, 3, via="scm")
@@ -78,7 +90,8 @@ def test_a_graph_break_is_refused_with_its_reason(through):
     fn, x = through(programs.breaking), torch.randn(16)
     routed(fn, x, via="dynamo")
     explanation = trident_hook.explain(fn)
-    assert explanation.refused and "graph-break" in explanation.refused
+    assert explanation.refused
+    assert "graph-break" in explanation.refused
     for _ in range(3):
         routed(fn, x, via="alone", reason="graph-break")
     assert not explanation.specializations
@@ -100,7 +113,8 @@ def test_a_size_that_depends_on_data_is_refused(served):
     x = torch.tensor([1.0, 0.0, 2.0])
     for value in (x, x, torch.ones(3), torch.zeros(3), torch.ones(3)):
         routed(fn, value, via=None)
-    assert trident_hook.counts(fn)["hits"] == 0 and trident_hook.explain(fn).refusals
+    assert trident_hook.counts(fn)["hits"] == 0
+    assert trident_hook.explain(fn).refusals
 
 
 def data_dependent(x):

@@ -70,7 +70,7 @@ def test_another_state(served, state):
     with STATES[state]():
         for _ in range(3):
             assert same(fn(x, W), twin(fn)(x, W))
-    assert trident_hook.counts(fn)["hits"] <= 3 and trident_hook.explain(fn).last_miss != "none" or state in (
+    assert (trident_hook.counts(fn)["hits"] <= 3 and trident_hook.explain(fn).last_miss != "none") or state in (
         "default device",
     )
     routed(fn, x, W, via="scm")
@@ -226,7 +226,8 @@ def test_errors_of_a_state(served):
     assert isinstance(outcome(twin(fn), (x,), {}).error, RuntimeError)
     for _ in range(3):
         error = outcome(fn, (x,), {}).error
-        assert isinstance(error, RuntimeError) and "leaf" in str(error)
+        assert isinstance(error, RuntimeError)
+        assert "leaf" in str(error)
 
 
 def in_place(x):

@@ -44,7 +44,8 @@ def door(name: str, fn):
 
 
 def counts(fn) -> dict:
-    return {**trident_hook.counts(fn), **{f"rt_{name}": n for name, n in _rt.counters().items()}}
+    doors = {f"{name}_hits": n for name, n in (trident_hook.explain(fn).doors or {}).items()}
+    return {**trident_hook.counts(fn), **doors, **{f"rt_{name}": n for name, n in _rt.counters().items()}}
 
 
 @contextlib.contextmanager
@@ -53,7 +54,7 @@ def counted(fn):
     before, added = counts(fn), {}
     yield added
     after = counts(fn)
-    added.update({name: after[name] - before[name] for name in after})
+    added.update({name: after[name] - before.get(name, 0) for name in after})
 
 
 #: via -> what one call adds to hits, misses, errors, bypasses, delegated, python. "python" has three kinds: the record
@@ -132,7 +133,7 @@ def routed(fn, *args, via="scm", reason=None, raises=None, mutates=False, launch
 def _description(fn, added: dict, got: Outcome, expected: Outcome) -> str:
     explanation = trident_hook.explain(fn)
     return (
-        f"{explanation.name}: {({name: n for name, n in added.items() if n})}; last miss: {explanation.last_miss}; "
+        f"{explanation.name}: { ({name: n for name, n in added.items() if n}) }; last miss: {explanation.last_miss}; "
         f"refusals: {explanation.refusals}; {len(explanation.specializations)} specialization(s)\n"
         f"got      {got}\nexpected {expected}"
     )

@@ -4,8 +4,10 @@ kept as a call to Dynamo's own leaf guard, and what cannot be kept either refuse
 from __future__ import annotations
 
 import ast
+import sys
 import types
 
+from .. import _rt
 from ..errors import Unsupported
 from ..ir.guard import Guard, TensorFacts
 from ..ir.objects import ObjectKey
@@ -62,8 +64,9 @@ class GuardTranslator:
             guards.append(self._relational(kind, args))
         for root_id, args in self.log.epilogue:
             if root_id == id(self.root):
-                guards.extend(_epilogue(args))
+                guards.extend(_epilogue(args, self.globals))
         self._check_complete(nodes)
+        guards += _class_guards(guards)
         return _dedupe(guards)
 
     # -- sources -------------------------------------------------------------------------------------------------
@@ -181,6 +184,22 @@ class GuardTranslator:
             stack.extend(manager.get_child_managers())
 
 
+def _class_guards(guards: list[Guard]) -> list[Guard]:
+    """Dynamo reads attributes of a class that it has matched by identity, or as the type of an argument, without a guard
+    on them. The class's version changes with any attribute of it or of a base."""
+    classes = {}
+    for guard in guards:
+        kind = guard.arg.value if guard.kind in ("type", "id") else None
+        if isinstance(kind, type) and _is_users(kind):
+            classes[kind] = ObjectKey(_rt.type_version(kind))
+    return [Guard("type_version", Source(("object", ObjectKey(c))), v, "class") for c, v in classes.items()]
+
+
+def _is_users(kind: type) -> bool:
+    package = (kind.__module__ or "").split(".")[0]
+    return package not in ("torch", "triton", "builtins") and package not in sys.stdlib_module_names
+
+
 def _constant_lambda(function):
     """The module that an import lambda of Dynamo's returns, whatever it is given; else None."""
     if isinstance(function, types.FunctionType) and function.__defaults__ and len(function.__defaults__) == 1:
@@ -215,12 +234,12 @@ def _text(args: tuple) -> str:
     return "; ".join(part.split("  #")[0].strip() for part in _parts(args))
 
 
-def _epilogue(args: tuple) -> list[Guard]:
+def _epilogue(args: tuple, globals_: dict) -> list[Guard]:
     """Shape guards and duplicate-input guards: texts of Python expressions over L[...]."""
     guards = []
     for part in args[1]:
         text = part.split("  #")[0].strip()
-        pair = _identity_of_locals(text)
+        pair = _identity(text, globals_)
         if pair is not None:
             guards.append(Guard("same", pair[0], pair[1], text))
         else:
@@ -228,7 +247,7 @@ def _epilogue(args: tuple) -> list[Guard]:
     return guards
 
 
-def _identity_of_locals(text: str) -> tuple[Source, Source] | None:
+def _identity(text: str, globals_: dict) -> tuple[Source, Source] | None:
     """`L['a'] is L['b']` -> the two sources."""
     try:
         tree = ast.parse(text, mode="eval").body
@@ -236,18 +255,28 @@ def _identity_of_locals(text: str) -> tuple[Source, Source] | None:
         return None
     if not (isinstance(tree, ast.Compare) and len(tree.ops) == 1 and isinstance(tree.ops[0], ast.Is)):
         return None
-    names = [local_name(side) for side in (tree.left, tree.comparators[0])]
-    if None in names:
-        raise Unsupported("guard", f"identity of more than two arguments: {text}")
-    return tuple(Source(("local", name), (), f"L[{name!r}]") for name in names)
+    return tuple(_simple_source(side, text, globals_) for side in (tree.left, tree.comparators[0]))
 
 
-def local_name(node: ast.AST) -> str | None:
+def _simple_source(node: ast.AST, text: str, globals_: dict) -> Source:
+    """`L['name']` or `G['name']`; names that Dynamo installed stand for their object."""
+    name = local_name(node)
+    if name is not None:
+        return Source(("local", name), (), f"L[{name!r}]")
+    name = local_name(node, "G")
+    if name is None:
+        raise Unsupported("guard", f"identity of values that are neither arguments nor globals: {text}")
+    if name.startswith(_DYNAMO_GLOBALS):
+        return Source(("object", ObjectKey(globals_[name])), (), f"G[{name!r}]")
+    return Source(("global",), (("dict_item", name),), f"G[{name!r}]")
+
+
+def local_name(node: ast.AST, scope: str = "L") -> str | None:
     """The name in `L['name']`."""
     if (
         isinstance(node, ast.Subscript)
         and isinstance(node.value, ast.Name)
-        and node.value.id == "L"
+        and node.value.id == scope
         and isinstance(node.slice, ast.Constant)
         and isinstance(node.slice.value, str)
     ):

@@ -6,8 +6,10 @@ import hashlib
 from dataclasses import dataclass
 
 from ..errors import Unsupported
+from ..ir.guard import Guard
 from ..ir.objects import ObjectKey
 from ..ir.program import Kernel, Launch, Param
+from ..ir.source import Source
 
 
 @dataclass
@@ -107,6 +109,18 @@ def run_and_record(site: LaunchSite, value_of) -> None:
         return
     config = getattr(site.kernel, "best_config", None) if hasattr(site.kernel, "configs") else None
     site.record = LaunchRecord(compiled, config, driver.active.get_current_device())
+
+
+def kernel_guards(site: LaunchSite) -> list[Guard]:
+    """What Triton compares on every launch: the globals that the kernel's source uses. (Triton raises when one has
+    changed; a miss hands the call to it.)"""
+    guards = []
+    for (name, _), (value, space) in jit_function_of(site.kernel).used_global_vals.items():
+        source = Source(("object", ObjectKey(space)), (("dict_item", name),))
+        plain = type(value) in (int, float, bool, str, bytes) or type(value).__name__ == "constexpr"
+        kind = "equals" if plain else "id"
+        guards.append(Guard(kind, source, ObjectKey(value), f"global {name} of kernel {site.kernel.fn.__name__}"))
+    return guards
 
 
 def launch_op(site: LaunchSite, expr_of, sample_of) -> Launch:

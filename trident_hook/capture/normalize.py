@@ -26,5 +26,8 @@ def normalize(graph_module, example_inputs: list):
     fakes = [fake(value) for value in example_inputs]
     with fake_mode, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        traced = make_fx(graph_module, tracing_mode="real", pre_dispatch=True, _allow_non_fake_inputs=True)(*fakes)
+        # Run by the nodes' own targets: the generated Python of a graph module looks `torch.sin` up again, and finds a
+        # patched one that Dynamo has already taken apart.
+        interpreter = torch.fx.Interpreter(graph_module)
+        traced = make_fx(lambda *inputs: interpreter.run(*inputs), tracing_mode="real", pre_dispatch=True, _allow_non_fake_inputs=True)(*fakes)
     return traced, fakes

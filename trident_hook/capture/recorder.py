@@ -26,6 +26,10 @@ from .program import ProgramBuilder
 
 _stack = threading.local()
 
+#: record_runtime_overhead adds calls to the generated code that only Dynamo's own logs need. specialize_float: a float
+#: is a constant of its specialization; Dynamo would otherwise turn one that changes into a tensor and read it back.
+_DYNAMO_SETTINGS = {"record_runtime_overhead": False, "specialize_float": True}
+
 
 @dataclass
 class Capture:
@@ -66,10 +70,12 @@ class Recorder:
         stack = _stack.__dict__.setdefault("captures", [])
         stack.append(capture)
         try:
-            with recording() as guard_log, torch._dynamo.config.patch(record_runtime_overhead=False):
+            with recording() as guard_log, torch._dynamo.config.patch(_DYNAMO_SETTINGS):
                 answer = self._torchdynamo_orig_backend(frame, cache_entry, frame_state)
-        except Exception as error:  # Dynamo's own failure must not reach the user's call
-            record.failed(Unsupported("dynamo-error", f"{type(error).__name__}: {error}".splitlines()[0]))
+        except Exception as error:  # Dynamo's own failure, or our refusal, must not reach the user's call
+            first = str(error).strip().splitlines()
+            unknown = Unsupported("dynamo-error", f"{type(error).__name__}: {first[0] if first else ''}")
+            record.failed(capture.problem or unknown)
             return _left_alone()
         finally:
             stack.pop()
@@ -123,7 +129,8 @@ def _break_reason(code) -> str:
 
 
 def _backend(graph_module, example_inputs):
-    """Called by Dynamo inside the compile. Whatever happens here, it answers with something that computes the graph."""
+    """Called by Dynamo inside the compile. A graph that is refused is an exception: the frame then runs as plain Python,
+    as it would have."""
     capture = _stack.captures[-1]
     capture.graphs += 1
     capture.graph_module = graph_module
@@ -133,11 +140,11 @@ def _backend(graph_module, example_inputs):
         sites = {n: launches.site_of(n) for n in capture.traced.graph.nodes if _is_launch(n)}
     except Unsupported as refusal:
         capture.problem = refusal
-        return graph_module.forward
+        raise
     except Exception as error:
         first = str(error).strip().splitlines()
         capture.problem = Unsupported("normalize", f"{type(error).__name__}: {first[0] if first else ''}")
-        return graph_module.forward
+        raise capture.problem from error
     return _Runner(capture, sites)
 
 
@@ -156,7 +163,7 @@ class _Runner:
     def __call__(self, *inputs):
         capture = self.capture
         if capture.complete or capture.problem is not None:
-            return capture.graph_module.forward(*inputs)
+            return torch.fx.Interpreter(capture.graph_module).run(*inputs)
         interpreter = _RecordingInterpreter(capture.traced, self.sites)
         outputs = interpreter.run(*inputs)
         capture.complete = True
@@ -187,7 +194,7 @@ class _Runner:
             argument_names=argument_names(code),
             free_names=code.co_freevars,
             state=capture.state,
-            guards=tuple(capture.guards),
+            guards=(*capture.guards, *dict.fromkeys(g for s in self.sites.values() for g in launches.kernel_guards(s))),
             program=program,
             recipe=capture.recipe,
             launch_device=device,

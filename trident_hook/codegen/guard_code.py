@@ -116,6 +116,10 @@ class GuardWriter:
         self._fail_unless(condition)
         self._fail_if("ovf")
 
+    def _type_version(self, guard: Guard) -> None:
+        version = f"tdh_int_is({self.tables.object(guard.arg)}, (<PyTypeObject*>{self.reader.object(guard.source)}).tp_version_tag)"
+        self._fail_unless(version)
+
     def _default_device(self, guard: Guard) -> None:
         current = self.reader.object(default_device_source())
         self._fail_unless(f"tdh_equals({current}, {self.tables.object(guard.arg)})")

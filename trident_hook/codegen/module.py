@@ -16,7 +16,7 @@ from .return_code import ReturnWriter
 from .values import Reader
 from .writer import Lines, Tables
 
-GENERATOR = 1  # raised whenever the text that is generated for the same input changes
+GENERATOR = 2  # raised whenever the text that is generated for the same input changes
 
 
 @dataclass
@@ -311,6 +311,8 @@ def _wanted(spec: Specialization) -> list:
     for guard in (g for g in spec.guards if g.class_ == "env"):
         if guard.kind in ("id", "equals", "none", "not_none", "true", "false", "nan"):
             wanted.append((guard.source, "identity"))
+        elif guard.kind == "type_version":
+            wanted.append((guard.source, "attributes"))
         elif guard.kind == "type":
             wanted.append((guard.source, "type"))
         elif guard.kind == "dict_contains":
@@ -369,12 +371,18 @@ def _dispatcher(count: int) -> str:
             out("if status != TDH_MISS: c.spec = 0")
             out("return status")
         else:
+            out(f"cdef int tried[{count}]")
             with out.block(f"for i in range({count}):"):
-                out("k = order[i]")
+                out("tried[i] = order[i]")
+            with out.block(f"for i in range({count}):"):
+                out("k = tried[i]")
                 for index in range(count):
                     out(f"{'if' if index == 0 else 'elif'} k == {index}: status = _spec_{index}(c, &st, result)")
                 with out.block("if status != TDH_MISS:"):
                     out("c.spec = k")
+                    out("i = 0  # other threads may have moved it meanwhile")
+                    with out.block("while order[i] != k:"):
+                        out("i += 1")
                     with out.block("while i > 0:  # the most recent hit is tried first"):
                         out("order[i] = order[i - 1]")
                         out("i -= 1")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 
+from ..errors import Unsupported
+
 
 @functools.cache
 def scalar_type(dtype) -> int:
@@ -18,4 +20,6 @@ _DEVICE_TYPES = {"cpu": 0, "cuda": 1}
 
 
 def device_type(name: str) -> int:
+    if name not in _DEVICE_TYPES:
+        raise Unsupported("device", f"tensors on {name}")
     return _DEVICE_TYPES[name]

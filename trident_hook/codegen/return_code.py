@@ -72,6 +72,8 @@ class ReturnWriter:
     def _make(self, expr) -> str:
         if isinstance(expr, r.Arg):
             return self.reader.object(self.reader.source_of(expr))
+        if isinstance(expr, r.Global):
+            return self._global(expr.name)
         if isinstance(expr, r.Out):
             return self._output(self.host.program.outputs[expr.index])
         if isinstance(expr, (r.Tuple, r.List)):
@@ -121,6 +123,17 @@ class ReturnWriter:
             self.out(f"rt.retain({handle})")
             slot = self._slot(f"rt.wrap({handle})", check=False)
         self.out(f"if {slot} == NULL: break")
+        return slot
+
+    def _global(self, name: str) -> str:
+        """Looked up now, as the function's own code would: globals, then builtins."""
+        slot, key = self._slot(f"PyDict_GetItemWithError(PyFunction_GetGlobals(c.func), {self.tables.object(name)})", False), name
+        import builtins
+
+        with self.out.block(f"if {slot} == NULL and PyErr_Occurred() == NULL:"):
+            self.out(f"{slot} = PyDict_GetItemWithError({self.tables.object(vars(builtins))}, {self.tables.object(key)})")
+        self.out(f"if {slot} == NULL: break")
+        self.out(f"Py_INCREF({slot})")
         return slot
 
     def _sequence(self, expr, kind: str) -> str:

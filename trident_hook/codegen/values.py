@@ -139,6 +139,8 @@ class Reader:
                 candidate = base.then(step, expr.key.value, str(expr))
                 if candidate.key in self.known:
                     return candidate
+            if isinstance(expr.key.value, str):  # a dict: the read checks that it is one
+                return base.then("dict_item", expr.key.value, str(expr))
         return None
 
     # -- bookkeeping -----------------------------------------------------------------------------------------------

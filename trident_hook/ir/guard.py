@@ -26,6 +26,7 @@ KINDS = {
     "distinct": "names of sources: the tensors must be distinct objects (source: the first)",
     "same": "a source: both must be the same object",
     "shape": "text of a Python expression over sizes, strides, offsets and ints",
+    "type_version": "version tag of a class: it changes with any attribute of the class or of a base",
     "default_device": "torch.utils._device.CURRENT_DEVICE",
     "residual": "(leaf guard object): called with the value",
 }
@@ -65,9 +66,10 @@ class Guard:
         specialization: see `Specialization.state`. The default device is a module's global, so it is environment."""
         if self.kind == "default_device":
             return "env"
-        if self.kind in ("distinct", "same", "shape"):
+        if self.kind in ("distinct", "shape"):
             return "input"
-        return "input" if self.source.is_input else "env"
+        sources = (self.source, self.arg) if self.kind == "same" else (self.source,)
+        return "input" if any(source.is_input for source in sources) else "env"
 
     def __str__(self) -> str:
         source, arg = str(self.source), self.arg
@@ -88,6 +90,7 @@ class Guard:
             "distinct": lambda: "distinct tensors: " + ", ".join(map(str, arg)),
             "same": lambda: f"{source} is {arg}",
             "shape": lambda: arg,
+            "type_version": lambda: f"{source} has the attributes it had",
             "default_device": lambda: f"the default device is {arg}",
         }
         return texts.get(self.kind, lambda: f"{self.kind} of {source}: {self.text}")()

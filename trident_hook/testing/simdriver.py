@@ -149,11 +149,16 @@ state = State()
 
 @_simlib.Callback
 def _on_launch(launch: Any) -> int:
+    from torch._C._dynamo.eval_frame import set_eval_frame
+
+    previous = set_eval_frame(None)  # a Dynamo region of the caller must not compile the interpreter
     try:
         interpret.run(Launch.from_c(launch.contents))
     except BaseException as error:  # nothing may escape into C
         errors.append(error)
         return 1
+    finally:
+        set_eval_frame(previous)
     return 0
 
 
