@@ -8,6 +8,7 @@ import types
 import weakref
 
 from . import _compat, _core
+from .capture import dynamo_types
 from .config import config
 from .discovery import Selection, full_name, is_machinery, launches_kernels
 from .errors import NotAFunctionError
@@ -128,6 +129,7 @@ def _set_up() -> None:
 
     _core.delegation_setup(set_eval_frame, _leak_repair())
     target.trust_allocations()
+    dynamo_types.teach(_core.JitFunction)
 
 
 def _leak_repair() -> int | None:
