@@ -11,6 +11,7 @@
 #include "compat/py_attr.h"
 #include "guard/watch.h"
 #include "launch/launch.h"
+#include "rt/bind.h"
 #include "services.h"
 
 namespace trident_hook {
@@ -36,18 +37,18 @@ PyObject *dict_of(PyObject *obj) {
   return dict;
 }
 
-namespace {
-
-constexpr const char *counter_names[TDH_COUNT_N] = {"launch",        "op_call",     "alloc",
-                                                    "launch_python", "module_load", "handles_live"};
-
-tdh_rt_api api = {
+extern const tdh_rt_api api = {
     TDH_ABI_VERSION, sizeof(tdh_rt_api), tensor_read, keys_apply, state_read,
     empty_strided,   data_ptr,           retain,      release,    wrap,
     unwrap,          handle_read,        op_call,     launch_env, kernel_function,
     launch,          launch_python,      attr_find,   dict_of,    env_check,
     env_stale,       counters,
 };
+
+namespace {
+
+constexpr const char *counter_names[TDH_COUNT_N] = {"launch",        "op_call",     "alloc",
+                                                    "launch_python", "module_load", "handles_live"};
 
 bool is_tensor(PyObject *obj) {
   return PyType_IsSubtype(Py_TYPE(obj), (PyTypeObject *)THPVariableClass);
@@ -256,6 +257,8 @@ PyMethodDef methods[] = {
     {"op_call", py_op_call, METH_VARARGS, "op_call(site, tensors, ints, floats) -> (tensors, ints, floats)"},
     {"launch_env", py_launch_env, METH_NOARGS, "launch_env() -> (device, stream, device_type)"},
     {"set_simulated", py_set_simulated, METH_VARARGS, "set_simulated(current_device, current_stream): C addresses"},
+    {"scm_bind", py_scm_bind, METH_VARARGS, "scm_bind(module, objects, sites, plans, arms) -> capsule for the doors"},
+    {"scm_unbind", py_scm_unbind, METH_O, "scm_unbind(module): whoever still calls it gets a miss"},
     {"env_plan", py_env_plan, METH_NOARGS, "env_plan() -> capsule of a plan that is not armed"},
     {"env_arm", py_env_arm, METH_VARARGS, "env_arm(plan, pins, keys, types) -> whether it is watched now"},
     {"env_unwatchable", py_env_unwatchable, METH_O, "env_unwatchable(plan): evaluate its guards on every call"},
@@ -283,7 +286,7 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT,
 PyMODINIT_FUNC PyInit__rt() {
   PyObject *module = PyModule_Create(&trident_hook::definition);
   if (module == nullptr) return nullptr;
-  PyObject *capsule = PyCapsule_New(&trident_hook::api, TDH_RT_CAPSULE, nullptr);
+  PyObject *capsule = PyCapsule_New(const_cast<tdh_rt_api *>(&trident_hook::api), TDH_RT_CAPSULE, nullptr);
   if (capsule == nullptr || PyModule_AddObjectRef(module, "api", capsule) < 0 ||
       PyModule_AddIntConstant(module, "ABI", TDH_ABI_VERSION) < 0) {
     Py_CLEAR(module);

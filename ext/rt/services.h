@@ -10,6 +10,7 @@
 namespace trident_hook {
 
 extern uint64_t counters[TDH_COUNT_N];
+extern const tdh_rt_api api;
 
 // ext/guard/tensor.cpp
 int tensor_read(PyObject *obj, tdh_tensor *out);

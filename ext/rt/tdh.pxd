@@ -130,6 +130,20 @@ cdef extern from "tdh_rt.h":
         PyObject* (*dict_of)(PyObject*) noexcept
         int (*env_check)(void*) noexcept
         void (*env_stale)(void*) noexcept
+    const char* TDH_MODULE_CAPSULE
+    ctypedef struct tdh_module:
+        uint32_t abi
+        uint32_t n_objects
+        uint32_t n_sites
+        uint32_t n_plans
+        uint32_t n_specs
+        const tdh_rt_api** rt
+        PyObject** objects
+        void** sites
+        void** plans
+        PyObject** arms
+        tdh_scm* scm
+        tdh_entry_fn entry
 
 
 cdef extern from "tdh_num.h":

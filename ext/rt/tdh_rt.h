@@ -132,6 +132,20 @@ typedef struct tdh_rt_api {
   uint64_t *counters;
 } tdh_rt_api;
 
+/* What a generated module shows of itself before it is bound: attribute `__tdh_module__`, a PyCapsule. Everything is
+ * static data of the module. */
+#define TDH_MODULE_CAPSULE "trident_hook.module"
+typedef struct tdh_module {
+  uint32_t abi, n_objects, n_sites, n_plans, n_specs;
+  const tdh_rt_api **rt;
+  PyObject **objects; /* borrowed once bound, as arms */
+  void **sites;
+  void **plans;     /* of watched environment guards */
+  PyObject **arms;  /* what arms each plan: callable(function) */
+  tdh_scm *scm;
+  tdh_entry_fn entry;
+} tdh_module;
+
 enum { TDH_COUNT_LAUNCH = 0, TDH_COUNT_OP_CALL, TDH_COUNT_ALLOC, TDH_COUNT_LAUNCH_PYTHON, TDH_COUNT_MODULE_LOAD,
        TDH_COUNT_HANDLES_LIVE, TDH_COUNT_N };
 

@@ -8,7 +8,7 @@
 #include <Python.h>
 #include <stdint.h>
 
-#define TDH_ABI_VERSION 1
+#define TDH_ABI_VERSION 2
 
 /* Outcomes of one dispatch. */
 enum {

@@ -25,17 +25,20 @@ class LoadedScm:
         global live
         from .. import _rt
 
-        sites = [_rt.op_site(op, overload, template, n) for op, overload, template, n in generated.sites]
-        self.module = _load(generated)
-        environments = [Environment(wanted) for wanted in generated.environments]
-        self.__tdh_scm__ = self.module.bind(generated.objects, sites, environments, _rt.api)
+        self.objects = list(generated.objects)
+        self.sites = [_rt.op_site(op, overload, template, n) for op, overload, template, n in generated.sites]
+        self.environments = [Environment(wanted) for wanted in generated.environments]
+        self.plans = [environment.plan for environment in self.environments]
+        self.module = _load(generated).__tdh_module__
+        self.__tdh_scm__ = _rt.scm_bind(self.module, self.objects, self.sites, self.plans, self.environments)
+        self._unbind = _rt.scm_unbind
         live += 1
 
     def __del__(self) -> None:
         global live
-        if hasattr(self, "__tdh_scm__"):
+        if hasattr(self, "_unbind"):
             live -= 1
-            self.module.unbind()
+            self._unbind(self.module)
 
 
 def _load(generated):

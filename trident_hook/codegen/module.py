@@ -16,14 +16,14 @@ from .return_code import ReturnWriter
 from .values import Reader
 from .writer import Lines, Tables
 
-GENERATOR = 2  # raised whenever the text that is generated for the same input changes
+GENERATOR = 3  # raised whenever the text that is generated for the same input changes
 
 
 @dataclass
 class GeneratedModule:
     source: str
-    objects: list  # given to bind(): obj[i]
-    sites: list  # (op, overload, template, number of tensor results), given to bind() as prepared calls
+    objects: list  # borrowed by the bound module: obj[i]
+    sites: list  # (op, overload, template, number of tensor results), bound as prepared calls
     kernels: list  # ir.Kernel, embedded as cubin_<digest>
     environments: list  # per plan: [(source, what matters)] for trident_hook.environment.Environment
     guard_texts: list[list[str]]  # per specialization: what each guard number means
@@ -44,7 +44,6 @@ cdef void* site[{n_sites}]
 cdef void* plan[{n_plans}]  # of watched environment guards
 cdef PyObject* arm[{n_plans}]
 cdef uint64_t zero8 = 0
-cdef object _keep = None
 '''
 
 _MISS = '''
@@ -73,41 +72,23 @@ cdef void _arm(tdh_call* c, int number) noexcept:
     Py_XDECREF(answer)
 '''
 
-_BIND = '''
+_TAIL = '''
 
-def bind(list objects, list sites, list environments, api):
-    """Gives the module the objects, operator sites and services that it was generated for."""
-    global rt, _keep
-    cdef Py_ssize_t i
-    rt = <const tdh_rt_api*>PyCapsule_GetPointer(<PyObject*>api, TDH_RT_CAPSULE)
-    if rt.abi != TDH_ABI_VERSION:
-        raise ImportError(f"the SCM was compiled for ABI {TDH_ABI_VERSION}, the library has {rt.abi}; clear the cache")
-    if len(objects) != N_OBJECTS or len(sites) != N_SITES:
-        raise ImportError("the SCM was generated for other objects; clear the cache")
-    for i in range(len(objects)):
-        obj[i] = <PyObject*>objects[i]
-    for i in range(len(sites)):
-        site[i] = PyCapsule_GetPointer(<PyObject*>sites[i], TDH_OP_SITE_CAPSULE)
-    for i in range(len(environments)):
-        plan[i] = PyCapsule_GetPointer(<PyObject*>environments[i].plan, TDH_ENV_PLAN_CAPSULE)
-        arm[i] = <PyObject*>environments[i]
-    _keep = (objects, sites, environments, api)
+cdef tdh_module module
 @KERNELS@
-    scm.abi = TDH_ABI_VERSION
-    scm.n_specs = N_SPECS
-    scm.entry = _entry
-    return <object>PyCapsule_New(&scm, TDH_SCM_CAPSULE, NULL)
-
-
-def unbind():
-    """Drops the references; the module must not be entered again."""
-    global _keep
-    scm.entry = _gone
-    _keep = None
-
-
-cdef int _gone(tdh_call* c, PyObject** result) noexcept:
-    return _miss(c, -1, -1)
+module.abi = TDH_ABI_VERSION
+module.n_objects = {n_objects}
+module.n_sites = {n_sites}
+module.n_plans = {n_plans}
+module.n_specs = {n_specs}
+module.rt = &rt
+module.objects = obj
+module.sites = site
+module.plans = plan
+module.arms = arm
+module.scm = &scm
+module.entry = _entry
+__tdh_module__ = <object>PyCapsule_New(&module, TDH_MODULE_CAPSULE, NULL)
 '''
 
 
@@ -129,15 +110,12 @@ def generate(specializations: list[Specialization], ambient: list[tuple[Source, 
         n_objects=n_objects, n_sites=n_sites, n_plans=len(plans),
     )  # fmt: skip
     kernels = "\n".join(_kernel_setup(i, k) for i, k in enumerate(tables.kernels))
-    bind = (
-        _BIND.replace("@KERNELS@", kernels)
-        .replace("N_OBJECTS", str(len(tables.objects)))
-        .replace("N_SITES", str(len(tables.sites)))
-        .replace("N_SPECS", str(len(specializations)))
-    )
+    tail = _TAIL.format(
+        n_objects=len(tables.objects), n_sites=len(tables.sites), n_plans=len(plans), n_specs=len(specializations)
+    ).replace("@KERNELS@", kernels)
     source = "".join([
         head, _kernel_declarations(tables.kernels), _MISS, *env_parts, ambient_part, *parts,
-        _dispatcher(len(specializations)), bind,
+        _dispatcher(len(specializations)), tail,
     ])  # fmt: skip
     return GeneratedModule(source, tables.objects, tables.sites, tables.kernels, plans, guard_texts)
 
@@ -414,7 +392,7 @@ def _kernel_declarations(kernels: list) -> str:
 
 
 def _kernel_setup(index: int, kernel) -> str:
-    out = Lines(1)
+    out = Lines()
     flags = int(kernel.pdl) * 1 + int(kernel.cooperative) * 2
     out(f"kernel_{index}.cubin = tdh_cubin_{index}")
     out(f"kernel_{index}.cubin_size = <uint64_t>(tdh_cubin_{index}_end - tdh_cubin_{index})")
