@@ -157,6 +157,7 @@ class FunctionRecord:
             started = time.perf_counter()
             try:
                 generated = generate(wanted, ambient_lists())
+                log("codegen", "%s:\n%s", self.name, generated.source)
                 module = loader.LoadedScm(generated)
             except Unsupported as refusal:
                 return self.failed(refusal)

@@ -4,9 +4,9 @@
 
 #include "door/door.h"
 
-static bool wanted;            /* hook_install was called, hook_remove not yet */
-static bool linked;            /* as far as we know our evaluator is in the chain, on top or below another one */
-static int lifted;             /* deep frames that took the evaluator out until they return */
+static bool wanted; /* hook_install was called, hook_remove not yet */
+static bool linked; /* as far as we know our evaluator is in the chain, on top or below another one */
+static int lifted;  /* deep frames that took the evaluator out until they return */
 static tdh_evaluator previous = _PyEval_EvalFrameDefault; /* what was there before us */
 bool tdh_hook_is_aside = false;
 Py_ssize_t tdh_quiet_frames = 0, tdh_quiet_limit = 5000;

@@ -51,8 +51,7 @@ PyObject *py_scm_bind(PyObject *, PyObject *args) {
   tdh_module *module = module_of(capsule);
   if (module == nullptr || !check_length(objects, module->n_objects, "objects") ||
       !check_length(sites, module->n_sites, "operator calls") || !check_length(plans, module->n_plans, "plans") ||
-      !check_length(arms, module->n_plans, "plans") ||
-      !fill_pointers(sites, TDH_OP_SITE_CAPSULE, module->sites) ||
+      !check_length(arms, module->n_plans, "plans") || !fill_pointers(sites, TDH_OP_SITE_CAPSULE, module->sites) ||
       !fill_pointers(plans, TDH_ENV_PLAN_CAPSULE, module->plans)) {
     return nullptr;
   }

@@ -46,11 +46,16 @@ static inline int64_t tdh_pow(int64_t a, int64_t n, int *ovf) {
     *ovf = 1;
     return 0;
   }
-  for (int64_t i = 0; i < n && !*ovf; i++) r = tdh_mul(r, a, ovf);
+  for (int64_t i = 0; i < n && !*ovf; i++)
+    r = tdh_mul(r, a, ovf);
   return r;
 }
-static inline int64_t tdh_min(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t tdh_max(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t tdh_min(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+static inline int64_t tdh_max(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
 
 /* An exact int (no bool, no subclass) that fits 64 bits: 1 and *out. Anything else: 0, no exception. */
 static inline int tdh_int_read(PyObject *o, int64_t *out) {

@@ -11,13 +11,13 @@
 #include "tdh_scm.h"
 
 #define TDH_RT_CAPSULE "trident_hook._rt.api"
-#define TDH_OP_SITE_CAPSULE "trident_hook._rt.op_site" /* of the prepared operator calls */
+#define TDH_OP_SITE_CAPSULE "trident_hook._rt.op_site"   /* of the prepared operator calls */
 #define TDH_ENV_PLAN_CAPSULE "trident_hook._rt.env_plan" /* of what environment guards depend on */
 #define TDH_MAX_DEVICES 64
 #define TDH_STATE_WORDS 8
 
 /* Embeds a file (found through the assembler's -I) as the bytes symbol[] .. symbol_end[]. */
-#define TDH_EMBED(symbol, file)                                                                             \
+#define TDH_EMBED(symbol, file)                                                                               \
   __asm__(".section .rodata\n.balign 64\n" #symbol ":\n.incbin \"" file "\"\n" #symbol "_end:\n.previous\n"); \
   extern __attribute__((visibility("hidden"))) const unsigned char symbol[], symbol##_end[]
 
@@ -49,11 +49,11 @@ typedef struct tdh_state {
 typedef struct tdh_kernel {
   const unsigned char *cubin;
   uint64_t cubin_size;
-  const char *name;      /* entry point in the CUBIN */
-  uint32_t shared;       /* dynamic shared memory, bytes */
-  uint32_t threads;      /* block size in x */
-  uint32_t num_ctas;     /* cluster size in x */
-  uint32_t flags;        /* TDH_KERNEL_* */
+  const char *name;                /* entry point in the CUBIN */
+  uint32_t shared;                 /* dynamic shared memory, bytes */
+  uint32_t threads;                /* block size in x */
+  uint32_t num_ctas;               /* cluster size in x */
+  uint32_t flags;                  /* TDH_KERNEL_* */
   void *function[TDH_MAX_DEVICES]; /* CUfunction, NULL until loaded */
 } tdh_kernel;
 enum { TDH_KERNEL_PDL = 1, TDH_KERNEL_COOPERATIVE = 2 };
@@ -83,15 +83,15 @@ typedef struct tdh_rt_api {
 
   /* New owned handle, or NULL with an exception. The backend's registered kernel is called (an override is
    * honoured); only to be used under a state in which no mode is active. */
-  void *(*empty_strided)(int32_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype,
-                         int32_t device_type, int32_t device_index);
+  void *(*empty_strided)(int32_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype, int32_t device_type,
+                         int32_t device_index);
   /* Mutable data pointer as Tensor.data_ptr() gives it (copy-on-write storage is materialised). NULL if empty; NULL
    * and an exception when the tensor has no storage or the copy failed (never for what tensor_read accepted and whose
    * storage is ordinary). */
   void *(*data_ptr)(void *handle);
-  void (*retain)(void *handle);  /* makes one more owned handle of it */
-  void (*release)(void *handle); /* NULL is allowed */
-  PyObject *(*wrap)(void *handle); /* steals an owned handle; NULL gives None; new reference or NULL+exception */
+  void (*retain)(void *handle);      /* makes one more owned handle of it */
+  void (*release)(void *handle);     /* NULL is allowed */
+  PyObject *(*wrap)(void *handle);   /* steals an owned handle; NULL gives None; new reference or NULL+exception */
   void *(*unwrap)(PyObject *tensor); /* borrowed handle of a tensor object */
   int (*handle_read)(void *handle, tdh_tensor *out); /* like tensor_read, for a handle */
 
@@ -140,13 +140,20 @@ typedef struct tdh_module {
   const tdh_rt_api **rt;
   PyObject **objects; /* borrowed once bound, as arms */
   void **sites;
-  void **plans;     /* of watched environment guards */
-  PyObject **arms;  /* what arms each plan: callable(function) */
+  void **plans;    /* of watched environment guards */
+  PyObject **arms; /* what arms each plan: callable(function) */
   tdh_scm *scm;
   tdh_entry_fn entry;
 } tdh_module;
 
-enum { TDH_COUNT_LAUNCH = 0, TDH_COUNT_OP_CALL, TDH_COUNT_ALLOC, TDH_COUNT_LAUNCH_PYTHON, TDH_COUNT_MODULE_LOAD,
-       TDH_COUNT_HANDLES_LIVE, TDH_COUNT_N };
+enum {
+  TDH_COUNT_LAUNCH = 0,
+  TDH_COUNT_OP_CALL,
+  TDH_COUNT_ALLOC,
+  TDH_COUNT_LAUNCH_PYTHON,
+  TDH_COUNT_MODULE_LOAD,
+  TDH_COUNT_HANDLES_LIVE,
+  TDH_COUNT_N
+};
 
 #endif

@@ -62,11 +62,14 @@ bool tdh_code_is_routable(PyCodeObject *code) {
 void *tdh_slot_seen = (void *)1;
 
 /* What was seen may be seen once more. */
-void tdh_slot_generation_new(void) { tdh_slot_seen = (void *)((uintptr_t)tdh_slot_seen + 2); }
+void tdh_slot_generation_new(void) {
+  tdh_slot_seen = (void *)((uintptr_t)tdh_slot_seen + 2);
+}
 
 /* Notes that `code` was seen. Keeps an entry that is already there. Out of memory is not an error: it is seen again. */
 void tdh_slot_mark(PyCodeObject *code) {
-  if (tdh_slot_is_new(tdh_slot_get(code)) && tdh_code_extra_set(code, tdh_extra_index, tdh_slot_seen) < 0) PyErr_Clear();
+  if (tdh_slot_is_new(tdh_slot_get(code)) && tdh_code_extra_set(code, tdh_extra_index, tdh_slot_seen) < 0)
+    PyErr_Clear();
 }
 
 /* The entry of `code`, borrowed; made with a new reference to `record` if there is none, else only gains doors.

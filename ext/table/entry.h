@@ -43,8 +43,12 @@ static inline void *tdh_slot_get(PyCodeObject *code) {
   return tdh_code_extra(code, tdh_extra_index);
 }
 
-static inline bool tdh_slot_is_mark(void *slot) { return ((uintptr_t)slot & 1) != 0; }
-static inline bool tdh_slot_is_new(void *slot) { return slot == NULL || (tdh_slot_is_mark(slot) && slot != tdh_slot_seen); }
+static inline bool tdh_slot_is_mark(void *slot) {
+  return ((uintptr_t)slot & 1) != 0;
+}
+static inline bool tdh_slot_is_new(void *slot) {
+  return slot == NULL || (tdh_slot_is_mark(slot) && slot != tdh_slot_seen);
+}
 
 /* Borrowed, or NULL. No allocation, no error. */
 static inline tdh_entry *tdh_entry_find(PyCodeObject *code) {

@@ -31,6 +31,13 @@ _ALLOCATIONS = {
 }
 
 
+#: Operators after which a data pointer that was read before no longer holds.
+_MOVES_STORAGE = {
+    "aten::resize_", "aten::resize_as_", "aten::set_", "aten::set_data", "aten::resize_as_sparse_", "aten::_resize_output_",
+    "aten::swap_tensors", "inductor::resize_storage_bytes_", "fsdp::copy_", "aten::data",
+}  # fmt: skip
+
+
 class ProgramBuilder:
     """Builds the program of one normalised graph. `sites` maps launch nodes to their recorded sites."""
 
@@ -109,6 +116,8 @@ class ProgramBuilder:
 
     def _call(self, node, overload) -> OpCall:
         schema = overload._schema
+        if schema.name in _MOVES_STORAGE:
+            raise Unsupported("operator", f"{schema.name} gives a tensor another storage")
         args = []
         for index, argument in enumerate(schema.arguments):
             if argument.name in node.kwargs:

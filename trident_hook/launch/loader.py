@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from ..logs import log
 from .errors import raise_load_error
 
 _DEFAULT_SHARED = 48 << 10  # bytes that every kernel may have without asking
@@ -48,6 +49,7 @@ def load(cubin: bytes, name: str, shared: int, threads: int, device: int) -> int
             _out_of_resources(threads, max_threads, "threads")
         if shared > _DEFAULT_SHARED and limit > _DEFAULT_SHARED:
             _allow_shared(call, function, limit)
+        log("launch", "%s is loaded on device %d: %d bytes, %d B shared", name, device, len(cubin), shared)
         return int(function)
 
 
