@@ -1,7 +1,8 @@
-"""Builds the two extension modules in ``ext/`` and says where package data comes from.
+"""Builds the three extension modules in ``ext/`` and says where package data comes from.
 
 `trident_hook._core`  C    the evaluator, the table, the doors; needs only CPython's headers
 `trident_hook._rt`    C++  ATen slots, guards, launching; needs PyTorch's headers, never a CUDA toolkit
+`trident_hook._ffi`   C++  TVM FFI's function table; only where apache-tvm-ffi is installed
 
 Everything static lives in pyproject.toml. Environment variables that a builder may set:
   MAX_JOBS=n                     compile at most n files at once (default: the number of cores)
@@ -83,6 +84,26 @@ def rt_extension() -> Extension | None:
     )
 
 
+def ffi_extension() -> Extension | None:
+    """None where there are no headers of apache-tvm-ffi: the package then works without that door."""
+    torch, tvm_ffi = package_folder("torch"), package_folder("tvm_ffi")
+    files = sources("ext/ffi/*.cpp")
+    if ONLY_CORE or not files or torch is None or tvm_ffi is None or not (tvm_ffi / "include").is_dir():
+        return None
+    foreign = [torch / "include", torch / "include/torch/csrc/api/include", tvm_ffi / "include"]
+    return Extension(
+        "trident_hook._ffi",
+        files,
+        include_dirs=["ext", "ext/rt"],
+        define_macros=[("TORCH_EXTENSION_NAME", "_ffi"), ("TORCH_API_INCLUDE_EXTENSION_H", None)],
+        extra_compile_args=["-std=c++20", *COMMON, *(f"-isystem{path}" for path in foreign)],
+        # No rpath: torch and tvm_ffi are imported first.
+        library_dirs=[str(torch / "lib"), str(tvm_ffi / "lib")],
+        libraries=["c10", "torch", "torch_cpu", "torch_python", "tvm_ffi"],
+        language="c++",
+    )
+
+
 def package_folder(name: str) -> Path | None:
     """Found without importing it: a build needs the headers of torch, not two seconds of its start-up."""
     spec = importlib.util.find_spec(name)
@@ -155,7 +176,7 @@ def compile_one(base: list[str], source: str, obj: Path) -> None:
 
 
 os.chdir(ROOT)  # relative source paths keep machine paths out of objects and wheels
-extensions = [ext for ext in (core_extension(), rt_extension()) if ext is not None]
+extensions = [ext for ext in (core_extension(), rt_extension(), ffi_extension()) if ext is not None]
 
 # Headers that generated modules include, and the simulated driver's sources, live in ext/ but are installed as package
 # folders. In place, and in an editable install, they are simply read from ext/.

@@ -1,6 +1,6 @@
 """Draws the newest committed results into docs/benchmarks/: `make figures`.
 
-    python -m benchmarks.figures [--results benchmarks/results/<run>] [--out docs/benchmarks]
+python -m benchmarks.figures [--results benchmarks/results/<run>] [--out docs/benchmarks]
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def draw(work: dict, conditions: dict, out: Path) -> Path:
     rows = work["rows"]
     names = list(rows)
     figure, axes = plt.subplots(1, 2, figsize=(11, 0.42 * len(names) + 1.6), sharey=True)
-    for axis, key, title in zip(axes, ("host_us", "e2e_us"), ("host: until the call returns", "end to end"), strict=True):
+    for axis, key, title in zip(
+        axes, ("host_us", "e2e_us"), ("host: until the call returns", "end to end"), strict=True
+    ):
         medians = [rows[n][key]["median"] for n in names]
         spread = [
             [m - rows[n][key]["p10"] for m, n in zip(medians, names, strict=True)],

@@ -126,6 +126,16 @@ static PyObject *entry_scm_set(PyObject *m, PyObject *args) {
   Py_RETURN_NONE;
 }
 
+/* Asks the SCM without a fallback: (True, result), (False, None) on a miss, or the program's exception. */
+static PyObject *scm_ask(PyObject *m, PyObject *args) {
+  PyObject *func, *given, *result = NULL;
+  (void)m;
+  if (!PyArg_ParseTuple(args, "O!O!:scm_ask", &PyFunction_Type, &func, &PyTuple_Type, &given)) return NULL;
+  int outcome = tdh_door_ask(func, &PyTuple_GET_ITEM(given, 0), PyTuple_GET_SIZE(given), &result);
+  if (outcome == TDH_HIT) return Py_BuildValue("(ON)", Py_True, result);
+  return outcome == TDH_MISS ? Py_BuildValue("(OO)", Py_False, Py_None) : NULL;
+}
+
 static PyObject *entry_state_set(PyObject *m, PyObject *args) {
   PyObject *op;
   int state;
@@ -207,6 +217,7 @@ static PyMethodDef methods[] = {
     {"entry_record", entry_record, METH_O, PyDoc_STR("The record of a code object's entry, or None.")},
     {"entry_doors_set", entry_doors_set, METH_VARARGS, PyDoc_STR("entry_doors_set(code, doors): 1 frame, 2 call.")},
     {"entry_scm_set", entry_scm_set, METH_VARARGS, PyDoc_STR("entry_scm_set(code, module or None): swap the SCM.")},
+    {"scm_ask", scm_ask, METH_VARARGS, PyDoc_STR("scm_ask(function, args) -> (hit, result); nothing is delegated.")},
     {"entry_state_set", entry_state_set, METH_VARARGS,
      PyDoc_STR("entry_state_set(code, state): OFF, SERVE or REFUSED.")},
     {"entry_stats", entry_stats, METH_O, PyDoc_STR("Counters of an entry, as a dict.")},

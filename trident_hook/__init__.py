@@ -11,6 +11,7 @@ from .api import disable, enable, jit
 from .build.worker import wait as settle
 from .config import config
 from .explain import counts, explain, status
+from .ffi import MISS, scm
 
 __version__ = "0.1.0"
-__all__ = ["config", "counts", "disable", "enable", "explain", "jit", "settle", "status"]
+__all__ = ["MISS", "config", "counts", "disable", "enable", "explain", "jit", "scm", "settle", "status"]

@@ -39,8 +39,11 @@ def enable(include=None, exclude=None) -> Enabled:
             for code, record in _known():
                 if record.launches and selection.admits(code, record.name):
                     _open_doors(code, record)
+                else:
+                    _close_doors(code, record)
             for function in selection.functions:
-                _serve(function)
+                if selection.admits(_plain(function).__code__, full_name(_plain(function))):
+                    _serve(_plain(function))
             if not (selection.is_explicit and _promotes()):
                 _core.discoverer_set(_discover)
                 _core.hook_install()
@@ -60,7 +63,7 @@ def disable() -> None:
         _core.discoverer_set(None)
         _core.demote_all()
         for code, record in _known():
-            _core.entry_doors_set(code, _core.DOOR_CALL if record.jitted else 0)
+            _close_doors(code, record)
         log("hook", "disabled, hook %s", _core.hook_state())
 
 
@@ -124,7 +127,6 @@ def find_record(function) -> FunctionRecord | None:
 
 @functools.cache
 def _set_up() -> None:
-    import torch._dynamo
     from torch._C._dynamo.eval_frame import set_eval_frame
 
     _core.delegation_setup(set_eval_frame, _leak_repair())
@@ -158,7 +160,6 @@ def _discover(function) -> None:
 
 def _serve(function) -> None:
     """Calls of this function are ours: through its call door at once, or through the hook."""
-    function = getattr(function, "__wrapped__", function) if isinstance(function, _core.JitFunction) else function
     record = record_for(function, 0)
     _open_doors(function.__code__, record)
     if record.refused is None and _promotes():
@@ -169,6 +170,15 @@ def _serve(function) -> None:
 def _open_doors(code, record: FunctionRecord) -> None:
     call = _core.DOOR_CALL if _promotes() or record.jitted else 0
     _core.entry_doors_set(code, _core.DOOR_FRAME | call)
+
+
+def _close_doors(code, record: FunctionRecord) -> None:
+    """What `jit` made keeps its own way in."""
+    _core.entry_doors_set(code, _core.DOOR_CALL if record.jitted else 0)
+
+
+def _plain(function):
+    return function.__wrapped__ if isinstance(function, _core.JitFunction) else function
 
 
 def _known():
@@ -191,8 +201,11 @@ def _promotes() -> bool:
 def _checked(items, name: str):
     if items is None:
         return None
-    if isinstance(items, (str, types.FunctionType)):
+    if isinstance(items, (str, types.FunctionType, _core.JitFunction)):
         items = [items]
+    if not isinstance(items, (list, tuple, set, frozenset)):
+        raise NotAFunctionError(f"trident_hook.enable({name}=...) was given {type(items).__name__}",
+                                "a list of functions and patterns", "Put them into a list.")  # fmt: skip
     for item in items:
         if not isinstance(item, str):
             _check_function(getattr(item, "__wrapped__", item), f"trident_hook.enable({name}=...)")

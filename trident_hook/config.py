@@ -43,10 +43,16 @@ def _env_choice(name: str, default: str, allowed: tuple[str, ...]) -> str:
 
 def _env_logs() -> frozenset[str]:
     names = [n.strip() for n in os.environ.get("TRIDENT_HOOK_LOGS", "").split(",") if n.strip()]
+    return _log_channels(names, "TRIDENT_HOOK_LOGS")
+
+
+def _log_channels(names, where: str) -> frozenset[str]:
+    if not isinstance(names, (list, tuple, set, frozenset)):
+        names = [names]
     for name in names:
         if name != "all" and name not in LOG_CHANNELS:
-            raise ConfigError(f"TRIDENT_HOOK_LOGS names {name!r}", f"names out of {', '.join(LOG_CHANNELS)}, all",
-                              "Correct the list, separated by commas.")  # fmt: skip
+            raise ConfigError(f"{where} names {name!r}", f"names out of {', '.join(LOG_CHANNELS)}, all",
+                              "Correct the list.")  # fmt: skip
     return frozenset(LOG_CHANNELS if "all" in names else names)
 
 
@@ -97,9 +103,11 @@ class Config:
         if name in ("promote", "cache") and not isinstance(value, bool):
             raise ConfigError(f"config.{name} = {value!r}", "True or False", "Set one of these.")
         if name == "cache_dir":
+            if not isinstance(value, (str, os.PathLike)):
+                raise ConfigError(f"config.cache_dir = {value!r}", "a path", "Set one.")
             value = Path(value)
         if name == "logs":
-            value = frozenset(value)
+            value = _log_channels(value, f"config.logs = {value!r}")
         if name not in self.__dict__:
             raise ConfigError(f"config.{name}", "one of " + ", ".join(sorted(self.__dict__)), "Correct the name.")
         object.__setattr__(self, name, value)

@@ -151,7 +151,9 @@ def compare(case: Case, device: str, checks: Checks) -> None:
                     if way != "torch.compile":
                         checks.that(same_bits(result, expected), f"{what} equals eager's bit for bit")
                     elif not same_bits(result, expected):
-                        print(f"  note: {what} is close to eager's but not the same bits (Inductor's own specialization)")
+                        print(
+                            f"  note: {what} is close to eager's but not the same bits (Inductor's own specialization)"
+                        )
                         checks.that(close(result, expected), f"{what} is close to eager's")
                     else:
                         checks.that(True, what)

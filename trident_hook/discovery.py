@@ -6,18 +6,20 @@ import fnmatch
 import sys
 import types
 
+from . import integrations
+
 #: Packages whose own functions are never served: they are the machinery.
 _NOT_OURS = ("torch", "triton", "trident_hook")
 
 
 def launcher_types() -> tuple[type, ...]:
-    """Triton's launcher classes, if Triton was imported at all."""
+    """Triton's launcher classes, if Triton was imported at all, and those that libraries' adapters describe."""
     if "triton.runtime.autotuner" not in sys.modules:
         return ()
     from triton.runtime.autotuner import Autotuner, Heuristics
     from triton.runtime.jit import JITFunction
 
-    return (JITFunction, Autotuner, Heuristics)
+    return (JITFunction, Autotuner, Heuristics, *integrations.launcher_types())
 
 
 def launches_kernels(function: types.FunctionType) -> bool:
@@ -25,6 +27,8 @@ def launches_kernels(function: types.FunctionType) -> bool:
     kinds = launcher_types()
     if not kinds:
         return False
+    if integrations.serves(function):
+        return True
     code, scope = function.__code__, function.__globals__
     holders = []
     for name in code.co_names:

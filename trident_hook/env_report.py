@@ -22,7 +22,9 @@ def report() -> str:
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
             properties = torch.cuda.get_device_properties(index)
-            lines.append(f"  GPU {index}: {properties.name}, sm_{properties.major}{properties.minor}, driver {_driver()}")
+            lines.append(
+                f"  GPU {index}: {properties.name}, sm_{properties.major}{properties.minor}, driver {_driver()}"
+            )
     try:
         lines.append(f"  C compiler: {compiler.compiler_version()}; headers: {compiler.include_dir()}")
     except TridentHookError as error:

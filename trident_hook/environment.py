@@ -11,6 +11,7 @@ Anything else makes the plan unwatchable: its guards are evaluated on every call
 
 from __future__ import annotations
 
+import time
 import types
 
 from . import _compat, _rt
@@ -24,8 +25,11 @@ _FUNCTION_PINS = {
     "kwdefaults": (_PIN_KWDEFAULTS, "__kwdefaults__"),
 }
 _MISSING = object()
-#: Armed so often, a plan protects something that changes all the time: evaluating its guards is cheaper.
+_ANY = None  # as a watched key: every change of the dict
+#: Armed so often, each time soon after the last, a plan protects something that changes all the time: evaluating its
+#: guards is cheaper. (A change now and then is normal: torch.fx patches nn.Module while it traces.)
 _MOST_ARMINGS = 64
+_SOON = 1.0  # seconds
 
 
 class _Unwatchable(Exception):
@@ -34,18 +38,21 @@ class _Unwatchable(Exception):
 
 class Environment:
     """The plan of one set of guards. `wanted` has one (source, what of its value matters) per guard: "identity",
-    "type", "attributes" (of a class), ("contains", key) or "empty_list"."""
+    "type", "attributes" (of a class), ("contains", key), "keys" (of a dict) or "empty_list"."""
 
     def __init__(self, wanted: list[tuple[Source, object]]) -> None:
         self.wanted = wanted
         self.plan = _rt.env_plan()
         self.armings = 0
+        self.armed_at = 0.0
         if not _compat.HAS_WATCHERS:
             _rt.env_unwatchable(self.plan)
 
     def __call__(self, function) -> None:
         """`function` is the one that is called: its globals are where global sources start."""
-        self.armings += 1
+        now = time.monotonic()
+        self.armings = self.armings + 1 if now - self.armed_at < _SOON else 1
+        self.armed_at = now
         walk = _Walk(function)
         try:
             if self.armings > _MOST_ARMINGS:
@@ -72,6 +79,10 @@ class _Walk:
         value = self._follow(source)
         if matters == "attributes":
             self._watch_type(value)
+            if not type(value).__flags__ & _IMMUTABLE_TYPE:
+                self._watch_type(type(value))
+        elif matters == "keys":
+            self._watch_key(value, _ANY)
         elif matters == "type":
             self._pin(_PIN_TYPE, value, type(value))
         elif matters == "empty_list":
@@ -121,6 +132,9 @@ class _Walk:
         if step == "type_dict" and isinstance(base, type):
             self._watch_type(base)
             return _rt.dict_of(base)
+        if step in ("dict_key_at", "dict_value_at"):
+            self._watch_key(base, _ANY)
+            return list(base if step == "dict_key_at" else base.values())[key]
         if step == "type_mro" and isinstance(base, type):
             self._watch_type(base)
             return base.__mro__
@@ -165,8 +179,10 @@ class _Walk:
         self.pins[(kind, id(base))] = (kind, base, expected)
 
     def _watch_key(self, space, key) -> None:
-        if not isinstance(space, dict) or type(key) is not str:
+        if not isinstance(space, dict):
             raise _Unwatchable
+        if type(key) is not str:
+            key = _ANY  # the watcher compares strings only
         self.keys[(id(space), key)] = (space, key)
 
     def _watch_type(self, kind: type) -> None:
@@ -177,6 +193,7 @@ class _Walk:
         self.types[id(kind)] = kind
 
 
+_IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 _VALID_VERSION_TAG = 1 << 19  # Py_TPFLAGS_VALID_VERSION_TAG
 
 

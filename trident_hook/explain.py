@@ -105,7 +105,9 @@ def explain(fn) -> Explanation:
     record = api.find_record(fn)
     name = getattr(fn, "__qualname__", repr(fn))
     if record is None:
-        return Explanation(name, False, (), dict(_NOTHING), {"frame": 0, "call": 0}, {}, None, False, "none", (), "", 0, 0.0, None)
+        return Explanation(
+            name, False, (), dict(_NOTHING), {"frame": 0, "call": 0}, {}, None, False, "none", (), "", 0, 0.0, None
+        )
     return Explanation(
         name=record.name,
         known=True,

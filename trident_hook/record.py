@@ -212,18 +212,21 @@ class FunctionRecord:
 
 def _without_known(fresh: list, known: list) -> list:
     """Those that say something new. The same guards again would never be reached: the call missed for another reason."""
-    seen = {_identity(s) for s in known}
+    seen = [_identity(s) for s in known]
     new = []
     for spec in fresh:
         if _identity(spec) not in seen:
-            seen.add(_identity(spec))
+            seen.append(_identity(spec))
             new.append(spec)
     return new
 
 
 def _identity(spec) -> tuple:
-    launches = tuple((op.kernel.digest, op.params, op.equal, op.unequal) for op in spec.program.ops if hasattr(op, "kernel"))
-    return (spec.state, str(spec.guards), launches, spec.launch_device, spec.globals_)
+    launches = tuple(
+        (op.kernel.digest, op.params, op.equal, op.unequal) for op in spec.program.ops if hasattr(op, "kernel")
+    )
+    guards = [(g.kind, g.source.key, g.arg) for g in spec.guards]
+    return (spec.state, guards, launches, spec.launch_device, spec.globals_)
 
 
 def ambient_lists() -> list[tuple[Source, str]]:
@@ -264,4 +267,3 @@ def _callback():
         _recorder = Recorder(_core.entry_record)
     callback = _callback_from_stance(_recorder)
     return callback if callable(callback) else None
-

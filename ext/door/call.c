@@ -103,3 +103,30 @@ PyObject *tdh_door_vectorcall(PyObject *func, PyObject *const *args, size_t narg
   tdh_entry_release(e);
   return result;
 }
+
+/* The SCM alone: its outcome, with a new reference in *result on TDH_HIT; TDH_MISS (no exception) as well where there is
+ * nothing to ask or the arguments do not fit; TDH_ERROR with an exception. Nothing is delegated. Holds the GIL. */
+int tdh_door_ask(PyObject *func, PyObject *const *args, Py_ssize_t nargs, PyObject **result) {
+  PyFunctionObject *f = (PyFunctionObject *)func;
+  tdh_entry *e = tdh_entry_find((PyCodeObject *)f->func_code);
+  if (e == NULL) return TDH_MISS;
+  tdh_bound bound;
+  int rc = tdh_bound_fill(&bound, f, args, nargs, NULL);
+  if (rc != 0) return rc < 0 ? TDH_ERROR : TDH_MISS;
+  tdh_call call = {bound.locals, func, -1, -1};
+  *result = NULL;
+  tdh_entry_hold(e);
+  int outcome = tdh_entry_ask(tdh_thread_state(), e, &call, result);
+  tdh_bound_clear(&bound);
+  if (outcome == TDH_HIT) {
+    ++e->counts.call_hits;
+  } else if (outcome == TDH_ERROR) {
+    ++e->counts.errors;
+    tdh_error_trace((PyCodeObject *)f->func_code);
+  } else {
+    outcome == TDH_MISS ? ++e->counts.misses : ++e->counts.bypasses;
+    outcome = TDH_MISS;
+  }
+  tdh_entry_release(e);
+  return outcome;
+}

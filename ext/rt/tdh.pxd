@@ -45,6 +45,7 @@ cdef extern from "Python.h":
     PyObject* PyFunction_GetKwDefaults(PyObject*) nogil
     PyObject* PyLong_FromLongLong(long long) nogil
     PyObject* PyObject_CallOneArg(PyObject*, PyObject*) nogil
+    PyObject* PyObject_CallNoArgs(PyObject*) nogil
     PyObject* PyObject_Call(PyObject*, PyObject*, PyObject*) nogil
     PyObject* PyObject_GetItem(PyObject*, PyObject*) nogil
     int PyObject_SetItem(PyObject*, PyObject*, PyObject*) nogil

@@ -77,13 +77,45 @@ static inline int tdh_float_is(PyObject *o, double want) {
   v = PyFloat_AS_DOUBLE(o);
   return memcmp(&v, &want, sizeof v) == 0;
 }
-/* The same value as `want` for immutable values (numbers, str, bytes, dtype, device, enum, tuples of those): exact
- * type, then equality; floats by their bits, tuples member by member. 1 or 0; an exception raised by a comparison is
- * cleared and counts as 0. */
+static inline int tdh_equals(PyObject *o, PyObject *want);
+
+/* Sets that are equal already: every member is the same value as one of the other's. Sets in guards are small. */
+static int tdh_members_equal(PyObject *o, PyObject *want) {
+  PyObject *members = PySequence_List(o), *wanted = members ? PySequence_List(want) : NULL;
+  int same = wanted != NULL;
+  for (Py_ssize_t i = 0; same && i < PyList_GET_SIZE(members); i++) {
+    int found = 0;
+    for (Py_ssize_t k = 0; !found && k < PyList_GET_SIZE(wanted); k++)
+      found = tdh_equals(PyList_GET_ITEM(members, i), PyList_GET_ITEM(wanted, k));
+    same = found;
+  }
+  Py_XDECREF(members);
+  Py_XDECREF(wanted);
+  if (PyErr_Occurred()) PyErr_Clear();
+  return same;
+}
+static int tdh_slice_equals(PyObject *o, PyObject *want) {
+  PySliceObject *a = (PySliceObject *)o, *b = (PySliceObject *)want;
+  return tdh_equals(a->start, b->start) && tdh_equals(a->stop, b->stop) && tdh_equals(a->step, b->step);
+}
+/* The same value as `want` for constants (numbers, str, bytes, dtype, device, enum, and containers of those): exact
+ * type, then equality; floats and complex numbers by their bits, containers member by member, since (1, 2) == (1, 2.0).
+ * 1 or 0; an exception raised by a comparison is cleared and counts as 0. */
 static inline int tdh_equals(PyObject *o, PyObject *want) {
   if (o == want) return 1;
   if (o == NULL || Py_TYPE(o) != Py_TYPE(want)) return 0;
   if (PyFloat_CheckExact(want)) return tdh_float_is(o, PyFloat_AS_DOUBLE(want));
+  if (PyComplex_CheckExact(want)) {
+    Py_complex a = PyComplex_AsCComplex(o), b = PyComplex_AsCComplex(want);
+    return memcmp(&a, &b, sizeof a) == 0;
+  }
+  if (PySlice_Check(want)) return tdh_slice_equals(o, want);
+  if (PyList_CheckExact(want)) {
+    if (PyList_GET_SIZE(o) != PyList_GET_SIZE(want)) return 0;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(o) && i < PyList_GET_SIZE(want); i++)
+      if (!tdh_equals(PyList_GET_ITEM(o, i), PyList_GET_ITEM(want, i))) return 0;
+    return 1;
+  }
   if (PyTuple_Check(want)) {
     if (PyTuple_GET_SIZE(o) != PyTuple_GET_SIZE(want)) return 0;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(want); i++)
@@ -95,7 +127,7 @@ static inline int tdh_equals(PyObject *o, PyObject *want) {
     PyErr_Clear();
     return 0;
   }
-  return r;
+  return r && PyAnySet_CheckExact(want) ? tdh_members_equal(o, want) : r;
 }
 
 #endif

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 import torch
-from support import programs
+from support import programs, routes
 from support.routes import counted, routed, same, twin, warm
 
 import trident_hook
@@ -230,16 +230,17 @@ def test_a_function_that_torch_compile_has_compiled(served):
     routed(fn, X, 3, via="scm")
 
 
-def test_a_call_from_a_served_function(through):
+@pytest.mark.parametrize("name", routes.DOORS)
+def test_a_call_from_a_served_function(name):
     """The outer function's graph takes the inner one in; the inner one alone has its own module."""
-    inner, outer = through(programs.shift), through(calling)
-    warm(inner, X, 3)
-    routed(outer, X, inner, via="dynamo")
-    for _ in range(2):
-        with counted(inner) as added:
-            routed(outer, X, inner, via="scm")
-        assert added["hits"] == 1, "the plain twin's call of it; the served one made none"
-    routed(inner, X, 3, via="scm")
+    with routes.doors(name, twin(programs.shift), twin(calling)) as (inner, outer):
+        warm(inner, X, 3)
+        routed(outer, X, inner, via="dynamo")
+        for _ in range(2):
+            with counted(inner) as added:
+                routed(outer, X, inner, via="scm")
+            assert added["hits"] == 1, "the plain twin's call of it; the served one made none"
+        routed(inner, X, 3, via="scm")
 
 
 def calling(x, inner):

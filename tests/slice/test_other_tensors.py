@@ -3,11 +3,14 @@ get a specialization of its own where that is possible, and leave the first one 
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from support import programs
 from support.routes import routed, warm
 
+import trident_hook
 from trident_hook.testing import simdriver, workloads
 
 
@@ -28,7 +31,6 @@ OTHERS = {
     "parameter": lambda: torch.nn.Parameter(base()),
     "result with a grad_fn": lambda: base().requires_grad_() * 1,
     "inference tensor": lambda: _inference(),
-    "negated view": lambda: torch.randn(8, 16, dtype=torch.complex64).conj().imag,
     "int": lambda: torch.arange(128, dtype=torch.int32).view(8, 16),
 }
 
@@ -79,6 +81,30 @@ def test_a_meta_tensor_does_not_reach_a_kernel_made_for_others(served):
         routed(fn, x.to("meta"), 3, via="dynamo")
         routed(fn, x.to("meta"), 3, via=None)
     routed(fn, x, 3, via="scm")
+
+
+def test_a_negated_view_is_refused_with_its_reason(served):
+    """Triton's wrapper has no implementation for it in PyTorch, so it cannot be captured: plain Python serves it."""
+    fn, x = served(programs.shift), base()
+    negated = torch.randn(8, 16, dtype=torch.complex64).conj().imag
+    assert negated.is_neg()
+    warm(fn, x, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is left alone from some call on
+        for _ in range(4):
+            routed(fn, negated, 3, via=None, reason="normalize")
+        routed(fn, negated, 3, via="python", reason="Negative")
+    explanation = trident_hook.explain(fn)
+    assert (explanation.counts["hits"], len(explanation.specializations)) == (1, 1)
+    routed(fn, x, 3, via="scm", launches=1)
+
+
+def test_a_negated_view_is_served_where_nothing_is_launched(served):
+    fn, x, weight = served(aten), base(), torch.randn(16, 4)
+    negated = torch.randn(8, 16, dtype=torch.complex64).conj().imag
+    warm(fn, x, weight)
+    warm(fn, negated, weight)
+    routed(fn, x, weight, via="scm")
 
 
 class Sub(torch.Tensor):

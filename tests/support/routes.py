@@ -29,18 +29,25 @@ def twin(fn):
 
 
 @contextlib.contextmanager
-def door(name: str, fn):
-    """Yields the callable whose calls enter through that door: a function that `enable()` serves through the hook
-    ("frame") or promoted ("call"), or what `jit` makes ("jit")."""
+def doors(name: str, *fns):
+    """`door` for several functions at once: a second `enable()` would replace the first."""
     if name == "jit":
-        yield trident_hook.jit(fn)
+        yield tuple(trident_hook.jit(fn) for fn in fns)
         return
     before, trident_hook.config.promote = trident_hook.config.promote, name == "call"
     try:
-        with trident_hook.enable(include=[fn]):
-            yield fn
+        with trident_hook.enable(include=list(fns)):
+            yield fns
     finally:
         trident_hook.config.promote = before
+
+
+@contextlib.contextmanager
+def door(name: str, fn):
+    """Yields the callable whose calls enter through that door: a function that `enable()` serves through the hook
+    ("frame") or promoted ("call"), or what `jit` makes ("jit")."""
+    with doors(name, fn) as (served,):
+        yield served
 
 
 def counts(fn) -> dict:

@@ -44,7 +44,9 @@ def compiler_version() -> str:
     try:
         out = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        raise BuildError(f"{command[0]} --version failed: {error}", "a working C compiler", "Set TRIDENT_HOOK_CC.") from error
+        raise BuildError(
+            f"{command[0]} --version failed: {error}", "a working C compiler", "Set TRIDENT_HOOK_CC."
+        ) from error
     return out.splitlines()[0] if out else "?"
 
 
@@ -74,6 +76,9 @@ def compile_c(source: Path, target: Path) -> None:
         *compiler_command(), *CFLAGS, f"-I{sysconfig.get_path('include')}", f"-I{include_dir()}",
         f"-Wa,-I{source.parent}", str(source), "-o", str(target),
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, cwd=source.parent)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, cwd=source.parent)
+    except OSError as error:
+        raise BuildError(f"{command[0]} does not run: {error}", "a C compiler", "Set TRIDENT_HOOK_CC.") from error
     if done.returncode:
         raise BuildError(f"{shlex.join(command)} failed:\n{done.stderr[-2000:]}", "a compiled module", _REPORT)

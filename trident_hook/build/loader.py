@@ -7,9 +7,7 @@ import contextlib
 import importlib.machinery
 import importlib.util
 import os
-import shutil
 import tempfile
-from pathlib import Path
 
 from ..environment import Environment
 from ..logs import log
@@ -42,20 +40,20 @@ class LoadedScm:
 
 
 def _load(generated):
-    path = cache.compiled(generated.source, generated.kernels)
+    content = cache.compiled(generated.source, generated.kernels)
     try:
-        return _import(path)
+        return _import(content)
     except ImportError as error:
-        log("build", "%s does not load (%s): built again", path, error)
-        cache.forget(path)
+        log("build", "a module does not load (%s): built again", error)
+        cache.forget(generated.source)
         return _import(cache.compiled(generated.source, generated.kernels))
 
 
-def _import(path: Path):
+def _import(content: bytes):
     handle, private = tempfile.mkstemp(suffix=".so", prefix="trident_hook_")
-    os.close(handle)
     try:
-        shutil.copyfile(path, private)
+        with os.fdopen(handle, "wb") as out:
+            out.write(content)
         loader = importlib.machinery.ExtensionFileLoader(cache.MODULE, private)
         spec = importlib.util.spec_from_file_location(cache.MODULE, private, loader=loader)
         module = importlib.util.module_from_spec(spec)

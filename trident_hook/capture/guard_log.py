@@ -135,8 +135,10 @@ def _patch() -> None:
                     original = cls.__dict__[name]
                     _originals.append((cls, name, original))
                     setattr(cls, name, _wrap_method(name, original))
-        for name in [n for n in vars(dynamo_guards) if n.startswith("install_") and callable(vars(dynamo_guards)[n])]:
-            original = vars(dynamo_guards)[name]
+        for name, original in list(vars(dynamo_guards).items()):
+            # install_guard notes a guard that is yet to be built, and who imports it meanwhile keeps what is found here
+            if not name.startswith("install_") or not callable(original) or name == "install_guard":
+                continue
             _originals.append((dynamo_guards, name, original))
             setattr(dynamo_guards, name, _wrap_install(name, original))
 

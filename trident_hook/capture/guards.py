@@ -4,19 +4,18 @@ kept as a call to Dynamo's own leaf guard, and what cannot be kept either refuse
 from __future__ import annotations
 
 import ast
-import sys
 import types
 
-from .. import _rt
 from ..errors import Unsupported
-from ..ir.guard import Guard, TensorFacts
+from ..ir.guard import Guard, ShapeText, TensorFacts
 from ..ir.objects import ObjectKey
 from ..ir.source import Source
 from .guard_log import GuardLog, Node
+from .stricter import stricter_guards
 
 #: Names under which Dynamo itself installs objects into a function's globals. They stand for the object that they
 #: held at capture, and go away with Dynamo's cache entry, so the object is the root instead.
-_DYNAMO_GLOBALS = ("__import_", "__builtins_dict__")
+_DYNAMO_GLOBALS = ("__import_", "__builtins_dict__", "___unnamed_scope")
 
 _SIMPLE_ACCESSORS = {
     "get_generic_dict": "generic_dict",
@@ -27,6 +26,8 @@ _SIMPLE_ACCESSORS = {
     "closure": "closure",
     "func_defaults": "defaults",
     "func_kwdefaults": "kwdefaults",
+    "weakref_call": "call",
+    "call_function_no_args": "call",
 }
 _KEYED_ACCESSORS = {
     "getattr": ("attr", "attr"),
@@ -37,16 +38,20 @@ _KEYED_ACCESSORS = {
     "get_key": ("dict_key_at", "index"),
     "get_value": ("dict_value_at", "index"),
 }
+#: Methods whose name is not that of the leaf class that they make.
+_LEAF_CLASSES = {"tuple_iterator_length": "tuple_iterator_len"}
 #: Leaf guards on the root that the dispatcher's state check covers (see `ext/guard/state.cpp`): the whole state is
 #: compared word by word, and nothing is served while a mode or a saved-tensor hook is active.
 _STATE_LEAVES = ("global_state", "torch_function_mode_stack", "dual_level_match")
+_STATE_LAMBDAS = ("top_saved_tensors_hooks ids == None", "compare_functorch_state([])")
 
 
 class GuardTranslator:
     """Translates one capture. `scope_globals` are the frame's globals."""
 
-    def __init__(self, log: GuardLog, root, scope_globals: dict, keys_of) -> None:
+    def __init__(self, log: GuardLog, root, scope_globals: dict, keys_of, traced_code: list) -> None:
         self.log, self.root, self.globals, self.keys_of = log, root, scope_globals, keys_of
+        self.traced_code = traced_code
         self._sources: dict[int, Source] = {}
 
     def translate(self) -> list[Guard]:
@@ -64,10 +69,10 @@ class GuardTranslator:
             guards.append(self._relational(kind, args))
         for root_id, args in self.log.epilogue:
             if root_id == id(self.root):
-                guards.extend(_epilogue(args, self.globals))
+                guards.extend(self._epilogue(args, nodes))
         self._check_complete(nodes)
-        guards += _class_guards(guards)
-        return _dedupe(guards)
+        values = [node.kwargs.get("example_value") for node in nodes]
+        return _dedupe([*guards, *stricter_guards(guards, values, self.traced_code, self.globals)])
 
     # -- sources -------------------------------------------------------------------------------------------------
     def _source_of(self, node: Node) -> Source:
@@ -97,13 +102,18 @@ class GuardTranslator:
             return base.then(step, kwargs[argument], text)
         if accessor == "getitem":
             value = node.parent.kwargs.get("example_value")
-            step = {tuple: "tuple_item", list: "list_item", dict: "dict_item"}.get(type(value))
-            if step is not None:
-                return base.then(step, kwargs["key"], text)
+            step = {tuple: "tuple_item", list: "list_item", dict: "dict_item"}.get(type(value), "item")
+            return base.then(step, kwargs["key"], text)
+        if accessor == "tuple_iterator_getitem":
+            return base.then("apply", ObjectKey(_item_of_tuple_iterator(kwargs["index"])), text)
+        if accessor == "grad":
+            return base.then("attr", "grad", text)
         if accessor == "lambda":
             fixed = _constant_lambda(kwargs.get("python_lambda"))
             if fixed is not None:
                 return Source(("object", ObjectKey(fixed)), (), text)
+            if node.parent.parent is not None:
+                return base.then("apply", ObjectKey(kwargs["python_lambda"]), text)
         raise Unsupported("guard-accessor", f"{accessor} ({text})")
 
     # -- leaves --------------------------------------------------------------------------------------------------
@@ -115,7 +125,7 @@ class GuardTranslator:
                 return None
             if kind == "default_device":
                 return Guard("default_device", source, _current_device(), text)
-            if kind == "lambda" and "top_saved_tensors_hooks ids == None" in text:
+            if kind == "lambda" and any(known in text for known in _STATE_LAMBDAS):
                 return None
             raise Unsupported("guard", f"{kind} on the frame: {text}")
         if kind == "tensor_match":
@@ -126,8 +136,10 @@ class GuardTranslator:
             return Guard("id", source, ObjectKey(_resolve(args[0], value, kind, text)), text)
         if kind == "equals_match":
             return Guard("equals", source, ObjectKey(args[0]), text)
-        if kind in ("none_match", "not_none", "true_match", "false_match", "float_is_nan"):
-            names = {"none_match": "none", "true_match": "true", "false_match": "false", "float_is_nan": "nan"}
+        if kind in ("float_is_nan", "complex_is_nan"):
+            return Guard("nan", source, ObjectKey(value), text)
+        if kind in ("none_match", "not_none", "true_match", "false_match"):
+            names = {"none_match": "none", "true_match": "true", "false_match": "false"}
             return Guard(names.get(kind, kind), source, None, text)
         if kind == "length_check":
             return Guard("length", source, args[0], text)
@@ -137,19 +149,18 @@ class GuardTranslator:
             return Guard("dict_contains", source, (bool(args[0]), args[1]), text)
         if kind == "no_hasattr":
             return Guard("no_attr", source, args[0], text)
-        if kind == "mapping_keys":
-            return Guard("mapping_keys", source, tuple(args[0]), text)
-        return Guard("residual", source, ObjectKey(self._leaf_object(node, kind, args)), text)
+        # The tree owns its leaves: one that is called after the tree is gone ends the process.
+        return Guard("residual", source, (ObjectKey(self._leaf_object(node, kind, args)), ObjectKey(self.root)), text)
 
     def _leaf_object(self, node: Node, kind: str, args: tuple):
         """Dynamo's own leaf guard, which can be called with a value. TENSOR_MATCH must never come here: called alone
         it compares with stale thread state."""
-        wanted = kind.replace("_", "").lower()
+        wanted = _LEAF_CLASSES.get(kind, kind).replace("_", "").lower()
         for leaf in node.manager.get_leaf_guards():
             name = type(leaf).__name__.replace("_", "").lower().removesuffix("guard")
-            if name in (wanted, wanted + "match") and list(leaf.verbose_code_parts()) == list(_parts(args)):
-                if callable(leaf):
-                    return leaf
+            is_wanted = name in (wanted, wanted + "match") and callable(leaf)
+            if is_wanted and list(leaf.verbose_code_parts()) == list(_parts(args)):
+                return leaf
         raise Unsupported("guard", f"{kind}: {_text(args)}")
 
     def _tensor_facts(self, value, args: tuple) -> TensorFacts:
@@ -171,9 +182,49 @@ class GuardTranslator:
             return Guard("same", first, second, _text(args))
         raise Unsupported("guard", f"{kind}: {_text(args)}")
 
+    def _epilogue(self, args: tuple, nodes: list[Node]) -> list[Guard]:
+        """Shape guards and duplicate-input guards: texts of Python expressions over L[...] and G[...]."""
+        sources = {}
+        for node in nodes:
+            if node.parent is not None:
+                source = self._source_of(node)
+                sources.setdefault(source.text, source)
+        guards = []
+        for part in args[1]:
+            text = part.split("  #")[0].strip()
+            pair = _identity(text)
+            if pair is None:
+                guards.append(Guard("shape", Source(("none",), (), text), _shape_text(text, sources), text))
+            else:
+                first, second = (self._named(side, sources) for side in pair)
+                guards.append(Guard("same", first, second, text))
+        return guards
+
+    def _named(self, tree: ast.AST, sources: dict) -> Source:
+        """The source of an expression over L and G, where no guard has read it; names that Dynamo installed stand for
+        their object."""
+        text = ast.unparse(tree)
+        if text in sources:
+            return sources[text]
+        local, name = local_name(tree), local_name(tree, "G")
+        if local is not None:
+            return Source(("local", local), (), text)
+        if name is not None and name.startswith(_DYNAMO_GLOBALS):
+            return Source(("object", ObjectKey(self.globals[name])), (), text)
+        if name is not None:
+            return Source(("global",), (("dict_item", name),), text)
+        if isinstance(tree, ast.Attribute):
+            return self._named(tree.value, sources).then("attr", tree.attr, text)
+        if isinstance(tree, ast.Subscript) and isinstance(tree.slice, ast.Constant):
+            return self._named(tree.value, sources).then("item", tree.slice.value, text)
+        raise Unsupported("guard", f"identity of a value that no guard reads: {text}")
+
     def _check_complete(self, nodes: list[Node]) -> None:
         """Every leaf of the finished tree was seen being added; a leaf that was not would be a guard lost."""
         seen = {id(node.manager): len(node.leaves) for node in nodes}
+        lambdas = sum(1 for root_id, _ in self.log.epilogue if root_id == id(self.root))
+        if len(self.root.get_epilogue_lambda_guards()) != lambdas:
+            raise Unsupported("guards-not-recorded", f"{lambdas} epilogue guards were seen")
         stack = [self.root]
         relational = {"NO_TENSOR_ALIASING", "OBJECT_ALIASING", "STORAGE_OVERLAPPING", "SYMBOLIC_SHAPE_GUARD"}
         while stack:
@@ -184,20 +235,10 @@ class GuardTranslator:
             stack.extend(manager.get_child_managers())
 
 
-def _class_guards(guards: list[Guard]) -> list[Guard]:
-    """Dynamo reads attributes of a class that it has matched by identity, or as the type of an argument, without a guard
-    on them. The class's version changes with any attribute of it or of a base."""
-    classes = {}
-    for guard in guards:
-        kind = guard.arg.value if guard.kind in ("type", "id") else None
-        if isinstance(kind, type) and _is_users(kind):
-            classes[kind] = ObjectKey(_rt.type_version(kind))
-    return [Guard("type_version", Source(("object", ObjectKey(c))), v, "class") for c, v in classes.items()]
+def _item_of_tuple_iterator(index: int):
+    from torch._dynamo.utils import tuple_iterator_getitem
 
-
-def _is_users(kind: type) -> bool:
-    package = (kind.__module__ or "").split(".")[0]
-    return package not in ("torch", "triton", "builtins") and package not in sys.stdlib_module_names
+    return lambda iterator: tuple_iterator_getitem(iterator, index)
 
 
 def _constant_lambda(function):
@@ -234,41 +275,21 @@ def _text(args: tuple) -> str:
     return "; ".join(part.split("  #")[0].strip() for part in _parts(args))
 
 
-def _epilogue(args: tuple, globals_: dict) -> list[Guard]:
-    """Shape guards and duplicate-input guards: texts of Python expressions over L[...]."""
-    guards = []
-    for part in args[1]:
-        text = part.split("  #")[0].strip()
-        pair = _identity(text, globals_)
-        if pair is not None:
-            guards.append(Guard("same", pair[0], pair[1], text))
-        else:
-            guards.append(Guard("shape", Source(("none",), (), text), text, text))
-    return guards
-
-
-def _identity(text: str, globals_: dict) -> tuple[Source, Source] | None:
-    """`L['a'] is L['b']` -> the two sources."""
+def _identity(text: str) -> tuple[ast.AST, ast.AST] | None:
+    """`L['a'] is L['b']` -> the two sides."""
     try:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError:
         return None
     if not (isinstance(tree, ast.Compare) and len(tree.ops) == 1 and isinstance(tree.ops[0], ast.Is)):
         return None
-    return tuple(_simple_source(side, text, globals_) for side in (tree.left, tree.comparators[0]))
+    return tree.left, tree.comparators[0]
 
 
-def _simple_source(node: ast.AST, text: str, globals_: dict) -> Source:
-    """`L['name']` or `G['name']`; names that Dynamo installed stand for their object."""
-    name = local_name(node)
-    if name is not None:
-        return Source(("local", name), (), f"L[{name!r}]")
-    name = local_name(node, "G")
-    if name is None:
-        raise Unsupported("guard", f"identity of values that are neither arguments nor globals: {text}")
-    if name.startswith(_DYNAMO_GLOBALS):
-        return Source(("object", ObjectKey(globals_[name])), (), f"G[{name!r}]")
-    return Source(("global",), (("dict_item", name),), f"G[{name!r}]")
+def _shape_text(text: str, sources: dict) -> ShapeText:
+    """The expression with the sources that it names, longest first so that none hides in another."""
+    named = sorted((t for t in sources if t and t in text), key=len, reverse=True)
+    return ShapeText(text, tuple((t, sources[t]) for t in named))
 
 
 def local_name(node: ast.AST, scope: str = "L") -> str | None:

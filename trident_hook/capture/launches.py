@@ -49,7 +49,9 @@ def jit_function_of(kernel):
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.jit import JITFunction
 
-    if type(kernel) is Autotuner:
+    from ..integrations.tuners import TunedKernel
+
+    if type(kernel) in (Autotuner, TunedKernel):
         if any(config.pre_hook is not None for config in kernel.configs):
             raise Unsupported("launch", "an autotuner's config has a pre_hook")
         kernel = kernel.fn
@@ -112,10 +114,22 @@ def run_and_record(site: LaunchSite, value_of) -> None:
 
 
 def kernel_guards(site: LaunchSite) -> list[Guard]:
-    """What Triton compares on every launch: the globals that the kernel's source uses. (Triton raises when one has
-    changed; a miss hands the call to it.)"""
-    guards = []
-    for (name, _), (value, space) in jit_function_of(site.kernel).used_global_vals.items():
+    """What Triton compares on every launch: the globals that the kernel's source uses (it raises when one has changed;
+    a miss hands the call to it), and the settings that are part of its key. And its source text, which tools may
+    replace in place."""
+    from triton import knobs
+
+    function = jit_function_of(site.kernel)
+    source = Source(("object", ObjectKey(function)), (("attr", "_src"),))
+    guards = [Guard("id", source, ObjectKey(function._src), f"source of kernel {function.__name__}")]
+    for owner, name, text in (
+        (function, "debug", f"debug of kernel {function.__name__}"),
+        (knobs.runtime, "debug", "triton.knobs.runtime.debug"),
+        (knobs.compilation, "instrumentation_mode", "triton.knobs.compilation.instrumentation_mode"),
+    ):
+        source = Source(("object", ObjectKey(owner)), (("attr", name),), text)
+        guards.append(Guard("equals", source, ObjectKey(getattr(owner, name)), text))
+    for (name, _), (value, space) in function.used_global_vals.items():
         source = Source(("object", ObjectKey(space)), (("dict_item", name),))
         plain = type(value) in (int, float, bool, str, bytes) or type(value).__name__ == "constexpr"
         kind = "equals" if plain else "id"
@@ -154,6 +168,7 @@ def launch_op(site: LaunchSite, expr_of, sample_of) -> Launch:
         tuple(expr_of(n) for n in ints),
         tuple(equal),
         tuple(unequal),
+        ObjectKey(function.pre_run_hooks),
     )
 
 
@@ -167,32 +182,44 @@ def _add_param(params, equal, unequal, compiled, function, index, name, type_, v
                 raise Unsupported("launch", f"{name!r} is a constexpr of type {type(sample).__name__}")
             equal.append((expr_of(value), sample))
         return
-    if type_.startswith("*"):
-        if not is_node:
-            raise Unsupported("launch", f"pointer parameter {name!r} is given {type(value).__name__}")
-        params.append(Param(name, type_, expr_of(value), _divisible(compiled, index), tensor=True))
-        return
     if type_.startswith("tensordesc"):
         raise Unsupported("launch", f"tensor descriptor argument {name!r}")
+    if type_.startswith("*"):
+        if is_node:
+            params.append(Param(name, type_, expr_of(value), _pointer_class(compiled, declared, index), tensor=True))
+        elif value is None:  # the annotation says pointer
+            params.append(Param(name, type_, None))
+        else:
+            raise Unsupported("launch", f"pointer parameter {name!r} is given {type(value).__name__}")
+        return
+    annotated = bool(declared.annotation_type)
     if not is_node:
-        params.append(Param(name, type_, value, None))
+        params.append(Param(name, type_, value, declared=annotated))
         return
     sample = sample_of(value)
     if type(sample) is not int:
         raise Unsupported("launch", f"argument {name!r} is a symbolic {type(sample).__name__}")
-    if declared.annotation_type:
-        unequal_one = True
-    else:
-        unequal_one = not declared.do_not_specialize
-    if unequal_one:
-        (equal if sample == 1 else unequal).append((expr_of(value), 1))
     divisible = None
-    if not declared.do_not_specialize and not declared.do_not_specialize_on_alignment:
-        divisible = sample % 16 == 0
-    params.append(Param(name, type_, expr_of(value), divisible))
+    if _is_specialized(declared):
+        (equal if sample == 1 else unequal).append((expr_of(value), 1))
+        if not declared.do_not_specialize_on_alignment:
+            divisible = sample % 16 == 0
+    params.append(Param(name, type_, expr_of(value), divisible, declared=annotated))
 
 
-def _divisible(compiled, index: int) -> bool | None:
+def _is_specialized(declared) -> bool:
+    """Whether Triton looks at an argument's value: not of annotated floats and bools, nor where the user forbids it."""
+    annotation = declared.annotation_type
+    return not declared.do_not_specialize and not (annotation == "u1" or annotation[:2] in ("fp", "bf"))
+
+
+def _pointer_class(compiled, declared, index: int) -> bool | None:
+    if not _is_specialized(declared) or declared.do_not_specialize_on_alignment:
+        return None
+    return _divisible(compiled, index)
+
+
+def _divisible(compiled, index: int) -> bool:
     attributes = compiled.src.attrs.get((index,), [])
     return any(a[0] == "tt.divisibility" for a in attributes)
 
@@ -212,6 +239,8 @@ def _autotune_key(site: LaunchSite, expr_of, sample_of) -> list:
     conditions = []
     for name in keys:
         value = site.arguments.get(name)
+        if _is_tensor(value):
+            continue  # Triton compares tensors as objects, so each would be tuned for: here the choice is kept
         if hasattr(value, "op") and type(sample_of(value)) is int:
             conditions.append((expr_of(value), sample_of(value)))
     return conditions
@@ -221,21 +250,24 @@ def _chosen_grid(site: LaunchSite, record: LaunchRecord) -> tuple:
     if len(site.grids) == 1:
         return site.grids[0]
     for config, grid in zip(site.kernel.configs, site.grids, strict=True):
-        if config is record.config:
+        if config == record.config:  # one that comes from the cache on disk is another object
             return grid
     raise Unsupported("launch", "the autotuner's choice is not among its configs")
 
 
 def _fallback_names(site: LaunchSite) -> tuple[list, list]:
     """Graph nodes that the Python launcher needs: tensors, then ints, each once."""
-    import torch
-
     tensors, ints = {}, {}
     for value in [*site.arguments.values(), *(dim for grid in site.grids for dim in grid)]:
         if hasattr(value, "op"):
-            is_tensor = isinstance(value.meta.get("val"), torch.Tensor)
-            (tensors if is_tensor else ints)[value.name] = value
+            (tensors if _is_tensor(value) else ints)[value.name] = value
     return list(tensors.values()), list(ints.values())
+
+
+def _is_tensor(value) -> bool:
+    import torch
+
+    return hasattr(value, "op") and isinstance(value.meta.get("val"), torch.Tensor)
 
 
 def _kernel(compiled) -> Kernel:

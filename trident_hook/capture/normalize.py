@@ -29,5 +29,29 @@ def normalize(graph_module, example_inputs: list):
         # Run by the nodes' own targets: the generated Python of a graph module looks `torch.sin` up again, and finds a
         # patched one that Dynamo has already taken apart.
         interpreter = torch.fx.Interpreter(graph_module)
-        traced = make_fx(lambda *inputs: interpreter.run(*inputs), tracing_mode="real", pre_dispatch=True, _allow_non_fake_inputs=True)(*fakes)
+        traced = make_fx(
+            lambda *inputs: interpreter.run(*inputs),
+            tracing_mode="real",
+            pre_dispatch=True,
+            _allow_non_fake_inputs=True,
+        )(*fakes)
+    traced.meta["trident_hook_grad_mode"] = torch.is_grad_enabled()
+    _mark_captured(traced, graph_module)
     return traced, fakes
+
+
+def _mark_captured(traced, graph_module) -> None:
+    """Tells constants that exist outside (parameters, buffers, attributes) from those that tracing made, which stand for
+    a tensor that eager makes anew in every call."""
+    owned = [_attribute(graph_module, n.target) for n in graph_module.graph.nodes if n.op == "get_attr"]
+    for node in traced.graph.nodes:
+        if node.op == "get_attr":
+            value = _attribute(traced, node.target)
+            node.meta["constant"] = value
+            node.meta["captured"] = any(value is other for other in owned)
+
+
+def _attribute(module, path: str):
+    for name in path.split("."):
+        module = getattr(module, name)
+    return module

@@ -8,6 +8,7 @@ import torch
 
 from ..errors import Unsupported
 from ..ir.program import (
+    GRAD_MODE,
     Alloc,
     ConstArg,
     HostProgram,
@@ -45,6 +46,8 @@ class ProgramBuilder:
         self.traced, self.recipe = traced, recipe
         self.samples: dict[str, object] = {}
         self.symbols: dict = {}
+        self.constants: dict = {}  # get_attr node -> its tensor, where every use only copies it
+        self.names: dict[str, str] = {}  # a further getitem of the same result -> the first one's name
 
     def build(self, sites: dict, samples: dict) -> HostProgram:
         self.samples = samples
@@ -56,7 +59,9 @@ class ProgramBuilder:
                 if op is not None:
                     ops.append(op)
             elif node.op == "get_attr":
-                raise Unsupported("graph-constant", f"the graph holds the constant {node.target}")
+                op = self._constant(node)
+                if op is not None:
+                    ops.append(op)
             elif node.op not in ("placeholder", "output"):
                 raise Unsupported("graph-node", f"{node.op} {node.target}")
         (returned,) = next(n for n in self.traced.graph.nodes if n.op == "output").args
@@ -92,11 +97,37 @@ class ProgramBuilder:
         if isinstance(number, torch.SymInt) and getattr(number.node.expr, "is_Symbol", False):
             self.symbols.setdefault(number.node.expr, place)
 
+    # -- constants -------------------------------------------------------------------------------------------------
+    def _constant(self, node) -> OpCall | None:
+        """A tensor that tracing made out of Python numbers. Eager makes it anew in every call, so it is copied: by the
+        graph itself (lift_fresh_copy), else here."""
+        value = node.meta.get("constant")
+        if not isinstance(value, torch.Tensor):
+            raise Unsupported("graph-constant", f"the graph holds {node.target}, a {type(value).__name__}")
+        if node.meta["captured"]:
+            raise Unsupported("graph-constant", f"the graph holds {node.target}, a tensor of the program")
+        if type(value) is not torch.Tensor or value.requires_grad or value.layout is not torch.strided:
+            raise Unsupported("graph-constant", f"the graph holds {node.target}, which is no plain tensor")
+        if all(user.target is torch.ops.aten.lift_fresh_copy.default for user in node.users):
+            self.constants[node] = value
+            return None
+        same = [n for n in node.graph.nodes if n.op == "get_attr" and n.meta.get("constant") is value]
+        if len(same) > 1:
+            raise Unsupported("graph-constant", f"the graph reads {node.target} in several places")
+        return OpCall(
+            "aten::lift_fresh_copy", "", (ConstArg(value),), (node.name,), text=f"{node.name} = a copy of {node.target}"
+        )
+
     # -- operations ------------------------------------------------------------------------------------------------
     def _op(self, node, sites: dict):
         if node in sites:
             return launches.launch_op(sites[node], self._expr, lambda n: self.samples[n.name])
         target = node.target
+        if target is torch._C._set_grad_enabled:
+            before = self.traced.meta["trident_hook_grad_mode"]
+            return OpCall(*GRAD_MODE, (ConstArg(bool(node.args[0])), ConstArg(before)), (), text=_node_text(node))
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            raise Unsupported("higher-order", f"{target.name()} holds functions of its own")
         if isinstance(target, torch._ops.OpOverload):
             if isinstance(node.meta.get("val"), (torch.SymInt, int)) and target.namespace == "aten" and not node.users:
                 return None
@@ -130,7 +161,8 @@ class ProgramBuilder:
                 raise Unsupported("operator", f"{schema.name}: argument {argument.name} is missing")
             args.append(self._arg(value, schema.name))
         outs = self._outs(node, schema)
-        return OpCall(schema.name, schema.overload_name, tuple(args), outs, text=_node_text(node))
+        numbers = tuple(a.type.str() for a in schema.returns if "Tensor" not in a.type.str())
+        return OpCall(schema.name, schema.overload_name, tuple(args), outs, numbers, text=_node_text(node))
 
     def _outs(self, node, schema) -> tuple:
         value = node.meta.get("val")
@@ -139,20 +171,51 @@ class ProgramBuilder:
         if isinstance(value, torch.Tensor):
             return (node.name,)
         if isinstance(value, (tuple, list)):
-            if not all(isinstance(v, torch.Tensor) for v in value):
-                raise Unsupported("operator", f"{schema.name} returns values that are not tensors")
-            names = [None] * len(value)
-            for user in node.users:
-                if user.target is not operator.getitem:
-                    raise Unsupported("operator", f"the list returned by {schema.name} is used as a whole")
-                names[user.args[1]] = user.name
-            return tuple(n or f"{node.name}_unused_{i}" for i, n in enumerate(names))
-        raise Unsupported("operator", f"{schema.name} returns {type(value).__name__}")
+            return self._several(node, value, schema)
+        if node.users:
+            raise Unsupported("operator", f"{schema.name} returns {type(value).__name__}")
+        return ()
+
+    def _several(self, node, values, schema) -> tuple:
+        """Names of the tensors among several results. Results of other kinds may only be used where their value follows
+        from the symbols of the capture."""
+        places = _flat_results(values)
+        names = {
+            place: f"{node.name}_{'_'.join(map(str, place))}"
+            for place, v in places
+            if v is None or isinstance(v, torch.Tensor)
+        }
+        self._name_items(node, (), names, set())
+        return tuple(names[place] for place, _ in places if place in names)
+
+    def _name_items(self, node, place: tuple, names: dict, seen: set) -> None:
+        """The first getitem of a result gives it its name; others mean the same."""
+        for user in node.users:
+            if user.target is not operator.getitem or not isinstance(user.args[1], int) or user.args[0] is not node:
+                continue  # a use as a whole: `_arg` spells it out
+            at = (*place, user.args[1])
+            if at not in names:
+                self._name_items(user, at, names, seen)
+            elif at in seen:
+                self.names[user.name] = names[at]
+            else:
+                seen.add(at)
+                names[at] = user.name
+
+    def _name(self, node) -> str:
+        return self.names.get(node.name, node.name)
 
     def _arg(self, value, op: str):
         if isinstance(value, torch.fx.Node):
-            if isinstance(value.meta.get("val"), torch.Tensor):
-                return TensorArg(value.name)
+            if value in self.constants:
+                return ConstArg(self.constants[value])
+            meta = value.meta.get("val")
+            if isinstance(meta, torch.Tensor):
+                return TensorArg(self._name(value))
+            if isinstance(meta, bool):
+                return ConstArg(meta)
+            if isinstance(meta, (list, tuple)):
+                return self._whole(value, meta, op)
             return IntArg(self._expr(value))
         if isinstance(value, (list, tuple)):
             items = list(value)
@@ -161,9 +224,19 @@ class ProgramBuilder:
                 if any(tensors):
                     if not all(t or v is None for t, v in zip(tensors, items, strict=True)):
                         raise Unsupported("operator", f"{op}: a list of tensors and other values")
-                    return TensorListArg(tuple(v.name if v is not None else None for v in items))
+                    return TensorListArg(tuple(self._name(v) if v is not None else None for v in items))
                 return IntListArg(tuple(self._expr(v) for v in items))
         return ConstArg(value)
+
+    def _whole(self, node, values, op: str) -> TensorListArg:
+        """A list that an operator returned, given to another one."""
+        if not all(isinstance(v, torch.Tensor) for v in values):
+            raise Unsupported("operator", f"{op} takes a list that {node.name} returned, not all of it tensors")
+        names = [f"{node.name}_{i}" for i in range(len(values))]
+        for user in reversed(node.users):
+            if user.target is operator.getitem and isinstance(user.args[1], int):
+                names[user.args[1]] = self._name(user)
+        return TensorListArg(tuple(names))
 
     def _expr(self, value):
         """A tensor's name, or an int expression."""
@@ -175,7 +248,7 @@ class ProgramBuilder:
             raise Unsupported("graph-value", f"{type(value).__name__}")
         meta = value.meta.get("val")
         if isinstance(meta, torch.Tensor):
-            return value.name
+            return self._name(value)
         if isinstance(meta, torch.SymInt):
             return checked(meta.node.expr)
         if isinstance(meta, int) and not isinstance(meta, bool):
@@ -190,6 +263,17 @@ class ProgramBuilder:
         if isinstance(value, (bool, float, str)):
             return ConstArg(value)
         return self._expr(value)
+
+
+def _flat_results(values, place: tuple = ()) -> list:
+    """((index, ...), value) of every result, those inside a returned list one by one."""
+    found = []
+    for index, value in enumerate(values):
+        if isinstance(value, (list, tuple)):
+            found += _flat_results(value, (*place, index))
+        else:
+            found.append(((*place, index), value))
+    return found
 
 
 def checked(expr):

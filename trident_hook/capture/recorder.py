@@ -12,13 +12,14 @@ from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy
 from torch._dynamo import convert_frame, eval_frame
 from torch._dynamo.hooks import Hooks
 from torch._dynamo.types import ConvertFrameReturn
+from torch._guards import TracingContext
 
-from .. import _rt
+from .. import _rt, integrations
 from ..errors import Unsupported
 from ..ir.objects import ObjectKey
 from ..ir.specialization import Specialization
 from ..logs import log
-from . import bytecode, launches
+from . import bytecode, launches, tracing_state
 from .guard_log import recording
 from .guards import GuardTranslator
 from .normalize import normalize
@@ -26,9 +27,21 @@ from .program import ProgramBuilder
 
 _stack = threading.local()
 
+#: For tests: called with (capture, guarded_code) once a capture's guards are translated. Dynamo's own guard manager can
+#: then be kept, to be asked whether it agrees.
+observer = None
+
 #: record_runtime_overhead adds calls to the generated code that only Dynamo's own logs need. specialize_float: a float
 #: is a constant of its specialization; Dynamo would otherwise turn one that changes into a tensor and read it back.
-_DYNAMO_SETTINGS = {"record_runtime_overhead": False, "specialize_float": True}
+#: skip_*: guards that Dynamo leaves out by default for speed, and is wrong without: hooks that are added to a module,
+#: parameters that become the same tensor, defaults of functions that are called.
+_DYNAMO_SETTINGS = {
+    "record_runtime_overhead": False,
+    "specialize_float": True,
+    "skip_nnmodule_hook_guards": False,
+    "skip_no_tensor_aliasing_guards_on_parameters": False,
+    "skip_guards_on_constant_func_defaults": False,
+}
 
 
 @dataclass
@@ -44,6 +57,7 @@ class Capture:
     graph_module: object = None
     traced: object = None
     guards: list = field(default_factory=list)
+    traced_code: list = field(default_factory=list)  # of the function and of all that was inlined into it
     recipe: object = None
     problem: Unsupported | None = None
     complete: bool = False
@@ -60,6 +74,7 @@ class Recorder:
             convert_frame.convert_frame(compiler, hooks), hooks
         )
         self.record_of = record_of
+        tracing_state.teach()
 
     def __call__(self, frame, cache_entry, frame_state):
         record = self.record_of(frame.f_code)
@@ -70,7 +85,7 @@ class Recorder:
         stack = _stack.__dict__.setdefault("captures", [])
         stack.append(capture)
         try:
-            with recording() as guard_log, torch._dynamo.config.patch(_DYNAMO_SETTINGS):
+            with (recording() as guard_log, tracing_state.as_plain(), integrations.in_force(), torch._dynamo.config.patch(_DYNAMO_SETTINGS)):  # fmt: skip
                 answer = self._torchdynamo_orig_backend(frame, cache_entry, frame_state)
         except Exception as error:  # Dynamo's own failure, or our refusal, must not reach the user's call
             first = str(error).strip().splitlines()
@@ -99,8 +114,12 @@ class Recorder:
                 raise Unsupported("graph-break", f"{capture.graphs} graphs in one frame")
             capture.recipe = bytecode.analyse(guarded_code.code, capture.graph_name, capture.globals_)
             root = guarded_code.guard_manager.root
-            translator = GuardTranslator(guard_log, root, capture.globals_, lambda t: _keys_of(t, capture.state))
+            translator = GuardTranslator(
+                guard_log, root, capture.globals_, lambda t: _keys_of(t, capture.state), capture.traced_code
+            )
             capture.guards = translator.translate()
+            if observer is not None:
+                observer(capture, guarded_code)
         except Unsupported as refusal:
             capture.problem = refusal
             capture.record.failed(refusal)
@@ -135,6 +154,7 @@ def _backend(graph_module, example_inputs):
     capture.graphs += 1
     capture.graph_module = graph_module
     capture.graph_name = graph_module.meta["backend_id"]
+    capture.traced_code = list(TracingContext.get_traced_code() or ())
     try:
         capture.traced, _ = normalize(graph_module, example_inputs)
         sites = {n: launches.site_of(n) for n in capture.traced.graph.nodes if _is_launch(n)}
@@ -173,7 +193,7 @@ class _Runner:
             capture.problem = refusal
             capture.record.failed(refusal)
         except Exception as error:
-            log("capture", "internal fault", exc_info=True)
+            log("capture", "internal fault: %s: %s", type(error).__name__, error)
             capture.problem = Unsupported("internal", f"{type(error).__name__}: {error}")
             capture.record.failed(capture.problem)
         return outputs

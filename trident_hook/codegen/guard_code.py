@@ -78,7 +78,7 @@ class GuardWriter:
         self._fail_unless(f"{self.reader.object(guard.source)} == Py_False")
 
     def _nan(self, guard: Guard) -> None:
-        self._fail_unless(f"tdh_float_is_nan({self.reader.object(guard.source)})")
+        self._fail_unless(f"tdh_equals({self.reader.object(guard.source)}, {self.tables.object(guard.arg)})")
 
     # -- containers ------------------------------------------------------------------------------------------------
     def _length(self, guard: Guard) -> None:
@@ -112,13 +112,18 @@ class GuardWriter:
         self._fail_unless(f"{self.reader.object(guard.source)} == {self.reader.object(guard.arg)}")
 
     def _shape(self, guard: Guard) -> None:
-        condition = intexpr.from_python(guard.arg, self._resolve)
+        sources = dict(guard.arg.sources)
+        condition = intexpr.from_python(guard.arg.text, lambda node: self._resolve(node, sources))
         self._fail_unless(condition)
         self._fail_if("ovf")
 
-    def _type_version(self, guard: Guard) -> None:
-        version = f"tdh_int_is({self.tables.object(guard.arg)}, (<PyTypeObject*>{self.reader.object(guard.source)}).tp_version_tag)"
-        self._fail_unless(version)
+    def _class_facts(self, guard: Guard) -> None:
+        """Asked again only when the class's version has changed: never for most calls that evaluate this at all."""
+        value, facts = self.reader.object(guard.source), self.tables.object(guard.arg)
+        known, now = self.tables.version(guard.arg), f"(<PyTypeObject*>{value}).tp_version_tag"
+        with self.out.block(f"if {known} == 0 or {known} != {now}:"):
+            self._fail_unless(f"_residual({facts}, {value})")
+            self.out(f"{known} = {now}")
 
     def _default_device(self, guard: Guard) -> None:
         current = self.reader.object(default_device_source())
@@ -126,25 +131,31 @@ class GuardWriter:
 
     def _residual(self, guard: Guard) -> None:
         value = self.reader.object(guard.source)
-        self._fail_unless(f"_residual({self.tables.object(guard.arg)}, {value})")
+        leaf, tree = guard.arg
+        self.tables.object(tree)  # kept alive by the module
+        self._fail_unless(f"_residual({self.tables.object(leaf)}, {value})")
 
     # -- leaves of shape expressions ---------------------------------------------------------------------------------
-    def _resolve(self, node: ast.AST) -> str | None:
+    def _resolve(self, node: ast.AST, sources: dict) -> str | None:
         """C expression of `L['x'].size()[0]`, `L['x'].stride()[0]`, `L['x'].storage_offset()`, `L['n']`."""
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Call):
+
+        def source_of(part: ast.AST) -> Source | None:
+            return sources.get(ast.unparse(part)) or source_of_ast(part)
+
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Call) and ast.unparse(node) not in sources:
             call, index = node.value, node.slice
             if isinstance(call.func, ast.Attribute) and isinstance(index, ast.Constant) and not call.args:
                 field = {"size": "sizes", "stride": "strides"}.get(call.func.attr)
-                source = source_of_ast(call.func.value)
+                source = source_of(call.func.value)
                 if field and source is not None:
                     return f"{self.reader.tensor(source)}.{field}[{index.value}]"
             return None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
-            source = source_of_ast(node.func.value)
+            source = source_of(node.func.value)
             if node.func.attr == "storage_offset" and source is not None:
                 return f"{self.reader.tensor(source)}.storage_offset"
             return None
-        source = source_of_ast(node)
+        source = source_of(node)
         return None if source is None else self.reader.int(source)
 
 

@@ -3,10 +3,12 @@ owned handle that is still set is released behind it."""
 
 from __future__ import annotations
 
+import math
 import struct
 
 from ..errors import Unsupported
 from ..ir.program import (
+    GRAD_MODE,
     Alloc,
     ConstArg,
     HostProgram,
@@ -25,7 +27,7 @@ from .writer import literal
 _INT_TYPES = {"i1": "int8_t", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t", "u1": "uint8_t",
               "u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t"}  # fmt: skip
 _INT_RANGES = {"i8": (-(2**7), 2**7 - 1), "i16": (-(2**15), 2**15 - 1), "i32": (-(2**31), 2**31 - 1),
-               "u8": (0, 2**8 - 1), "u16": (0, 2**16 - 1), "u32": (0, 2**32 - 1)}  # fmt: skip
+               "u8": (0, 2**8 - 1), "u16": (0, 2**16 - 1), "u32": (0, 2**32 - 1), "u64": (0, 2**63 - 1)}  # fmt: skip
 
 
 class HostWriter:
@@ -76,6 +78,9 @@ class HostWriter:
         for op in self.program.ops:
             if not isinstance(op, Launch):
                 continue
+            if op.hooks is not None:
+                self._require(note, seen, f"{op.kernel.name} has no pre-run hooks",
+                              f"PyList_GET_SIZE({self.tables.object(op.hooks)}) == 0")  # fmt: skip
             for expr, value in op.equal:
                 self._require(note, seen, f"{op.kernel.name}: {expr} == {value}", f"{self.int(expr)} == {value}")
             for expr, value in op.unequal:
@@ -85,21 +90,28 @@ class HostWriter:
                     if param.value not in self.pointers:
                         pointer = self.pointers[param.value] = self._declare("void*", f"p_{param.value}")
                         self.out(f"{pointer} = rt.data_ptr({self.handles[param.value]})")
-                    name = self.pointers[param.value]
-                    self._require(note, seen, f"{op.kernel.name}: {param.name} divisible by 16: {param.divisible}",
-                                  f"((<uintptr_t>{name}) & 15 == 0) == {int(bool(param.divisible))}")  # fmt: skip
-                elif not param.tensor and not isinstance(param.value, (int, float, bool)):
+                    if param.divisible is not None:
+                        self._require(note, seen, f"{op.kernel.name}: {param.name} divisible by 16: {param.divisible}",
+                                      _aligned(self.pointers[param.value], param))  # fmt: skip
+                elif not param.tensor and param.value is not None and not isinstance(param.value, (int, float, bool)):
                     self._int_precondition(note, seen, op, param)
 
     def _int_precondition(self, note, seen, op: Launch, param: Param) -> None:
         value = self.int(param.value)
-        if param.type in _INT_RANGES:
+        # A u64 by value is at least 2^63, which no number that is read here can be: only an annotated one has a range.
+        if param.type in _INT_RANGES and (param.declared or param.type != "u64"):
             low, high = _INT_RANGES[param.type]
             self._require(note, seen, f"{op.kernel.name}: {param.name} fits {param.type}",
                           f"{literal(low)} <= {value} <= {literal(high)}")  # fmt: skip
+        elif param.type in ("i64", "fp32", "fp64") and param.declared:
+            pass
         elif param.type == "i64":
-            self._require(note, seen, f"{op.kernel.name}: {param.name} needs 64 bits",
-                          f"{value} < {literal(-(2**31))} or {value} > {literal(2**31 - 1)}")
+            self._require(
+                note,
+                seen,
+                f"{op.kernel.name}: {param.name} needs 64 bits",
+                f"{value} < {literal(-(2**31))} or {value} > {literal(2**31 - 1)}",
+            )
         else:
             raise Unsupported("launch", f"symbolic argument {param.name!r} of type {param.type}")
         if param.divisible is not None:
@@ -114,7 +126,14 @@ class HostWriter:
 
     # -- the program ---------------------------------------------------------------------------------------------------
     def write(self) -> None:
-        for index, op in enumerate(self.program.ops):
+        first = next((i for i, op in enumerate(self.program.ops) if _sets_grad_mode(op)), len(self.program.ops))
+        self._write(0, first)
+        if first < len(self.program.ops):
+            self._write_restoring(first)
+
+    def _write(self, begin: int, end: int) -> None:
+        for index in range(begin, end):
+            op = self.program.ops[index]
             self.out.comment(str(op))
             if isinstance(op, Alloc):
                 self._alloc(op)
@@ -123,6 +142,19 @@ class HostWriter:
             else:
                 self._launch(op)
             self._release_dead(index)
+
+    def _write_restoring(self, first: int) -> None:
+        """The rest of the program, which changes the grad mode: an error on the way puts it back, as leaving
+        `with torch.no_grad()` does."""
+        done = self._declare("int", "done")
+        before = self.program.ops[first].args[-1].value
+        self.out(f"{done} = 0")
+        with self.out.block("while True:"):
+            self._write(first, len(self.program.ops))
+            self.out(f"{done} = 1")
+            self.out("break")
+        site = self.tables.site(*GRAD_MODE, (("c", before), ("c", before)), 0)
+        self.out(f"if not {done}: rt.op_call({site}, a, n, NULL, outs, NULL, NULL); break")
 
     def _alloc(self, op: Alloc) -> None:
         meta = op.meta
@@ -168,12 +200,20 @@ class HostWriter:
         for index, value in enumerate(ints):
             self.out(f"n[{index}] = {self.int(value)}")
         site = self.tables.site(op.op, op.overload, tuple(template), len(op.outs))
-        self.out(f"if rt.op_call({site}, a, n, NULL, outs, NULL, NULL) != 0: break")
+        numbers = self._number_results(op)
+        self.out(f"if rt.op_call({site}, a, n, NULL, outs, {numbers}) != 0: break")
         for index, name in enumerate(op.outs):
             if name in self._last_use or name in self._output_names():
                 self.out(f"{self._own(name)} = outs[{index}]")
             else:
                 self.out(f"rt.release(outs[{index}])")
+
+    def _number_results(self, op: OpCall) -> str:
+        """Where results go that are no tensors, which nothing reads."""
+        count = len(op.number_outs)
+        if not count:
+            return "NULL, NULL"
+        return f"{self._declare(f'int64_t[{count}]', 'out_n')}, {self._declare(f'double[{count}]', 'out_d')}"
 
     def _launch(self, op: Launch) -> None:
         kernel = self.tables.kernel(op.kernel)
@@ -182,9 +222,8 @@ class HostWriter:
             if param.tensor and param.value not in self.pointers:
                 pointer = self.pointers[param.value] = self._declare("void*", f"p_{param.value}")
                 self.out(f"{pointer} = rt.data_ptr({self.handles[param.value]})")
-            if param.tensor and param.value not in self._input_names():
-                name = self.pointers[param.value]
-                late.append(f"((<uintptr_t>{name}) & 15 == 0) == {int(bool(param.divisible))}")
+            if param.tensor and param.divisible is not None and param.value not in self._input_names():
+                late.append(_aligned(self.pointers[param.value], param))
         count = 0
         for param in op.params:
             self.out(f"params[{count}] = {self._param(param)}")
@@ -217,9 +256,11 @@ class HostWriter:
         if param.tensor:
             return f"&{self.pointers[param.value]}"
         value = param.value
+        if value is None:
+            return "&zero8"
         if isinstance(value, (bool, int)) and param.type in _INT_TYPES:
             name = self._declare(_INT_TYPES[param.type], f"k_{param.name}")
-            self.out(f"{name} = {literal(int(value)) if not isinstance(value, bool) else int(value)}")
+            self.out(f"{name} = {_constant(int(value))}")
             return f"&{name}"
         if isinstance(value, (float, int)) and param.type in ("fp32", "fp64", "fp16", "bf16"):
             c_type, bits = _float_bits(param.type, float(value))
@@ -229,6 +270,11 @@ class HostWriter:
         if param.type in _INT_TYPES:
             name = self._declare(_INT_TYPES[param.type], f"k_{param.name}")
             self.out(f"{name} = <{_INT_TYPES[param.type]}>{self.int(value)}")
+            return f"&{name}"
+        if param.type in ("fp32", "fp64"):  # through a double, as Triton converts it
+            c_type = {"fp32": "float", "fp64": "double"}[param.type]
+            name = self._declare(c_type, f"k_{param.name}")
+            self.out(f"{name} = <{c_type}><double>{self.int(value)}")
             return f"&{name}"
         raise Unsupported("launch", f"parameter {param.name!r} of type {param.type} given {type(value).__name__}")
 
@@ -320,6 +366,18 @@ class HostWriter:
         return unique
 
 
+def _aligned(pointer: str, param: Param) -> str:
+    return f"((<uintptr_t>{pointer}) & 15 == 0) == {int(param.divisible)}"
+
+
+def _constant(value: int) -> str:
+    return f"{value:#x}ULL" if value >= 2**63 else literal(value)
+
+
+def _sets_grad_mode(op) -> bool:
+    return isinstance(op, OpCall) and (op.op, op.overload) == GRAD_MODE
+
+
 def _float_bits(type_: str, value: float) -> tuple[str, int]:
     """Bits of a float parameter as Triton's launcher passes it. bf16 is the upper half of the fp32 value, cut off."""
     if type_ == "fp64":
@@ -331,6 +389,6 @@ def _float_bits(type_: str, value: float) -> tuple[str, int]:
             raise Unsupported("launch", f"{value} does not fit fp16") from None
     try:
         bits = struct.unpack("<I", struct.pack("<f", value))[0]
-    except OverflowError:
-        raise Unsupported("launch", f"{value} does not fit fp32") from None
+    except OverflowError:  # too large: infinity, as in C
+        bits = struct.unpack("<I", struct.pack("<f", math.copysign(math.inf, value)))[0]
     return ("uint32_t", bits) if type_ == "fp32" else ("uint16_t", bits >> 16)

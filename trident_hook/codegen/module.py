@@ -16,7 +16,7 @@ from .return_code import ReturnWriter
 from .values import Reader
 from .writer import Lines, Tables
 
-GENERATOR = 3  # raised whenever the text that is generated for the same input changes
+GENERATOR = 4  # raised whenever the text that is generated for the same input changes
 
 
 @dataclass
@@ -29,7 +29,7 @@ class GeneratedModule:
     guard_texts: list[list[str]]  # per specialization: what each guard number means
 
 
-_HEAD = '''\
+_HEAD = """\
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 # cython: binding=False, embedsignature=False, emit_code_comments=False
 # Specialization Cache Module of {name}
@@ -43,10 +43,11 @@ cdef PyObject* obj[{n_objects}]
 cdef void* site[{n_sites}]
 cdef void* plan[{n_plans}]  # of watched environment guards
 cdef PyObject* arm[{n_plans}]
+cdef unsigned int version[{n_versions}]  # of classes whose attributes were found as they were
 cdef uint64_t zero8 = 0
-'''
+"""
 
-_MISS = '''
+_MISS = """
 
 cdef inline int _miss(tdh_call* c, int spec, int guard) noexcept:
     c.spec = spec
@@ -70,9 +71,9 @@ cdef void _arm(tdh_call* c, int number) noexcept:
     cdef PyObject* answer = PyObject_CallOneArg(arm[number], c.func)
     if answer == NULL: PyErr_Clear()
     Py_XDECREF(answer)
-'''
+"""
 
-_TAIL = '''
+_TAIL = """
 
 cdef tdh_module module
 @KERNELS@
@@ -89,7 +90,7 @@ module.arms = arm
 module.scm = &scm
 module.entry = _entry
 __tdh_module__ = <object>PyCapsule_New(&module, TDH_MODULE_CAPSULE, NULL)
-'''
+"""
 
 
 def generate(specializations: list[Specialization], ambient: list[tuple[Source, str]]) -> GeneratedModule:
@@ -107,7 +108,7 @@ def generate(specializations: list[Specialization], ambient: list[tuple[Source, 
     n_objects, n_sites = max(1, len(tables.objects)), max(1, len(tables.sites))
     head = _HEAD.format(
         name=specializations[0].name, count=len(specializations), generator=GENERATOR,
-        n_objects=n_objects, n_sites=n_sites, n_plans=len(plans),
+        n_objects=n_objects, n_sites=n_sites, n_plans=len(plans), n_versions=max(1, len(tables.versions)),
     )  # fmt: skip
     kernels = "\n".join(_kernel_setup(i, k) for i, k in enumerate(tables.kernels))
     tail = _TAIL.format(
@@ -140,7 +141,7 @@ def _specialization(spec: Specialization, index: int, tables: Tables, environmen
     body(f"if not ({words}): {fail()}")
     note("globals of the function")
     body(f"if PyFunction_GetGlobals(c.func) != {tables.object(spec.globals_)}: {fail()}")
-    for guard in sorted((g for g in spec.guards if g.class_ != "env"), key=_cost):
+    for guard in sorted((g for g in spec.guards if not g.is_watched), key=_cost):
         check_kind(guard)
         note(f"[{guard.class_}] {guard}")
         guards.write(guard)
@@ -155,7 +156,7 @@ def _specialization(spec: Specialization, index: int, tables: Tables, environmen
         device_type = torch_numbers.device_type(spec.launch_device_type)
         body(f"if env.device != {spec.launch_device} or env.device_type != {device_type}: {fail()}")
     host.preconditions(note)
-    environment = [g for g in spec.guards if g.class_ == "env"]
+    environment = [g for g in spec.guards if g.is_watched]
     if environment:
         number = _environment_number(index, environment, environments)
         first = len(texts)
@@ -236,7 +237,7 @@ def _holding(name: str, inner: str, held: int, parameters: str, arguments: str) 
 
 def _cost(guard: Guard) -> int:
     order = ["tensor", "none", "true", "false", "equals", "type", "id", "length", "distinct", "same"]
-    late = {"no_attr": 50, "shape": 60, "default_device": 70, "residual": 80}
+    late = {"no_attr": 50, "shape": 60, "default_device": 70, "residual": 80, "class_facts": 90}
     if guard.kind in late:
         return late[guard.kind]
     depth = len(guard.source.steps) * 12
@@ -261,7 +262,7 @@ def _environment(number: int, spec: Specialization, tables: Tables) -> str:
     at = 0
     reader = Reader(body, tables, spec.argument_names, spec.free_names, lambda: f"return {at}")
     writer = GuardWriter(reader, torch_numbers)
-    for at, guard in enumerate(g for g in spec.guards if g.class_ == "env"):  # noqa: B007 - read by the lambda
+    for at, guard in enumerate(g for g in spec.guards if g.is_watched):  # noqa: B007 - read by the lambda
         check_kind(guard)
         writer.write(guard)
     body("return -1")
@@ -286,19 +287,23 @@ def _planned(name: str, number: int) -> str:
 def _wanted(spec: Specialization) -> list:
     """What the plan of a specialization's environment guards has to protect."""
     wanted = []
-    for guard in (g for g in spec.guards if g.class_ == "env"):
+    for guard in (g for g in spec.guards if g.is_watched):
         if guard.kind in ("id", "equals", "none", "not_none", "true", "false", "nan"):
             wanted.append((guard.source, "identity"))
-        elif guard.kind == "type_version":
+        elif guard.kind == "same":
+            wanted += [(source, "identity") for source in guard.sources]
+        elif guard.kind == "class_facts":
             wanted.append((guard.source, "attributes"))
         elif guard.kind == "type":
             wanted.append((guard.source, "type"))
         elif guard.kind == "dict_contains":
             wanted.append((guard.source, ("contains", guard.arg[1])))
+        elif guard.kind == "dict_length":
+            wanted.append((guard.source, "keys"))
         elif guard.kind == "default_device":
             wanted.append((default_device_source(), "identity"))
         else:
-            wanted.append((Source(("none",)), "unwatchable"))
+            raise Unsupported("internal", f"nothing watches {guard.kind}")
     return wanted
 
 

@@ -36,7 +36,9 @@ class ReturnWriter:
             self._new(effect.expr)
             return
         if isinstance(effect, r.SetItem):
-            call = f"PyObject_SetItem({self._new(effect.container)}, {self._new(effect.key)}, {self._new(effect.value)})"
+            call = (
+                f"PyObject_SetItem({self._new(effect.container)}, {self._new(effect.key)}, {self._new(effect.value)})"
+            )
         elif isinstance(effect, r.DelItem):
             call = f"PyObject_DelItem({self._new(effect.container)}, {self._new(effect.key)})"
         elif isinstance(effect, r.SetAttr):
@@ -127,11 +129,16 @@ class ReturnWriter:
 
     def _global(self, name: str) -> str:
         """Looked up now, as the function's own code would: globals, then builtins."""
-        slot, key = self._slot(f"PyDict_GetItemWithError(PyFunction_GetGlobals(c.func), {self.tables.object(name)})", False), name
+        slot, key = (
+            self._slot(f"PyDict_GetItemWithError(PyFunction_GetGlobals(c.func), {self.tables.object(name)})", False),
+            name,
+        )
         import builtins
 
         with self.out.block(f"if {slot} == NULL and PyErr_Occurred() == NULL:"):
-            self.out(f"{slot} = PyDict_GetItemWithError({self.tables.object(vars(builtins))}, {self.tables.object(key)})")
+            self.out(
+                f"{slot} = PyDict_GetItemWithError({self.tables.object(vars(builtins))}, {self.tables.object(key)})"
+            )
         self.out(f"if {slot} == NULL: break")
         self.out(f"Py_INCREF({slot})")
         return slot

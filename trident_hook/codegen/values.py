@@ -89,6 +89,13 @@ class Reader:
             out(f"if not PyFunction_Check({base}): {fail}")
             out(f"{name} = PyFunction_Get{getter}({base})")
             out(f"if {name} == NULL: {name} = Py_None")
+        elif step in ("item", "call", "apply"):
+            hold = self._hold()
+            call = {"item": "PyObject_GetItem({0}, {1})", "call": "PyObject_CallNoArgs({0})",
+                    "apply": "PyObject_CallOneArg({1}, {0})"}[step]  # fmt: skip
+            argument = "" if step == "call" else self.tables.object(key)
+            out(f"{name} = {hold} = {call.format(base, argument)}")
+            out(f"if {name} == NULL: {self._clear(fail)}")
         elif step in ("dict_key_at", "dict_value_at"):
             self._dict_at(name, base, step, key, fail)
         else:

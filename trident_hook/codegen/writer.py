@@ -39,6 +39,11 @@ class Tables:
         self._object_index: dict = {}
         self.sites: list[tuple] = []  # (op, overload, template, number of tensor results)
         self.kernels: list = []
+        self.versions: dict[int, int] = {}
+
+    def version(self, facts) -> str:
+        """C variable for the last version tag of a class that was found to be as `facts` (an ObjectKey) say."""
+        return f"version[{self.versions.setdefault(id(facts.value), len(self.versions))}]"
 
     def object(self, value) -> str:
         """C expression of a Python object that `bind` is given."""

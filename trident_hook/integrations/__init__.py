@@ -1,1 +1,145 @@
-"""Launcher adapters of libraries, one file each."""
+"""What capture is told of a library: its launcher classes, argument wrappers and harmless calls. One adapter a library.
+
+An adapter is a description, not a patch: the library stays as it is, and what its launchers do on each call is what the
+kernel inside does. Descriptions apply only while one of our own captures runs; `torch.compile` never sees them.
+docs/integrations.md tells how to write one. Nothing here imports a library: see `adapters()`."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..logs import log
+
+__all__ = [
+    "ArgumentWrapper",
+    "DeviceContext",
+    "Launcher",
+    "LauncherAdapter",
+    "Polyfill",
+    "adapters",
+    "register",
+    "unregister",
+]
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """A class whose instances are launched as `instance[grid](...)` and hold a Triton kernel or another launcher.
+
+    tuner: it is an Autotuner (mostly of a class derived from it) that chooses a config by its `keys`; its `run()`
+        leaves the choice in `best_config`, and what it chose for equal keys and dtypes stays chosen.
+    why_not: given an instance, says why it cannot be presented as the kernel inside, or None. Instances are matched by
+        their exact type: a derived class is another launcher."""
+
+    kind: type
+    inside: str = "fn"
+    tuner: bool = False
+    why_not: Callable[[object], str | None] = lambda launcher: None
+
+
+@dataclass(frozen=True)
+class ArgumentWrapper:
+    """A class whose instances stand for a tensor when they are passed to a launcher. Names of the attributes that hold
+    the tensor, the offset (unwrapped only where it is 0) and the dtype (only where it is the tensor's)."""
+
+    kind: type
+    base: str
+    offset: str | None = None
+    dtype: str | None = None
+
+
+@dataclass(frozen=True)
+class DeviceContext:
+    """A context manager's class, called with a device or its index, that makes it current. `current()` tells the index
+    of the current one; nothing is done where it is that already, and elsewhere the capture is refused."""
+
+    kind: type
+    current: Callable[[], int]
+
+
+@dataclass(frozen=True)
+class Polyfill:
+    """A callable that cannot be captured, and a Python function that computes the same and can."""
+
+    target: object
+    function: Callable
+
+
+@dataclass(frozen=True)
+class LauncherAdapter:
+    name: str
+    launchers: tuple[Launcher, ...] = ()
+    wrappers: tuple[ArgumentWrapper, ...] = ()
+    device_contexts: tuple[DeviceContext, ...] = ()
+    polyfills: tuple[Polyfill, ...] = ()
+    #: Methods of logging.Logger that do nothing while the level of the same name is off (guarded).
+    quiet_log_methods: tuple[str, ...] = ()
+    #: Functions whose answer, a plain constant, stays the same for the process. Called once, at capture.
+    constants: tuple[Callable, ...] = ()
+    #: Functions of the dtypes and ranks of tensors, of the types of numbers, and of constants, that return constants.
+    folds: tuple[Callable, ...] = ()
+    #: (class, method): the method fills a store of its object when it is first given some constants, and has no other
+    #: effect. It is called once for real, and then captured, which reads the store.
+    filled_at_first_call: tuple[tuple[type, str], ...] = ()
+    #: Whether a function is to be discovered by `enable()` though its own names reach no launcher.
+    serves: Callable[[object], bool] = lambda function: False
+
+
+#: Our module -> the library that must be imported, completely, before it is asked for its adapter by `describe()`.
+_KNOWN = {".triton_launchers": "triton", ".flag_gems": "flag_gems"}
+
+_lock = threading.Lock()
+_registered: dict[str, LauncherAdapter] = {}
+_waiting = dict(_KNOWN)
+
+
+def register(adapter: LauncherAdapter) -> None:
+    """From the next capture on; replaces an adapter of the same name."""
+    with _lock:
+        _registered[adapter.name] = adapter
+
+
+def unregister(name: str) -> None:
+    """Functions that were captured with its help stay served."""
+    with _lock:
+        _registered.pop(name, None)
+
+
+def adapters() -> tuple[LauncherAdapter, ...]:
+    """Those registered, and those of known libraries that this process has imported by now."""
+    for ours, library in list(_waiting.items()):
+        module = sys.modules.get(library)
+        if module is None or getattr(getattr(module, "__spec__", None), "_initializing", False):
+            continue
+        _waiting.pop(ours, None)
+        try:
+            register(importlib.import_module(ours, __name__).describe())
+        except Exception as error:  # another version of the library: it stays as it was without an adapter
+            log("capture", "no adapter for %s: %s: %s", library, type(error).__name__, error)
+    return tuple(_registered.values())
+
+
+def launcher_types() -> tuple[type, ...]:
+    return tuple(launcher.kind for adapter in adapters() for launcher in adapter.launchers)
+
+
+def serves(function) -> bool:
+    return any(adapter.serves(function) for adapter in adapters())
+
+
+@contextlib.contextmanager
+def in_force():
+    """Dynamo knows the adapters while the block runs, on this thread alone."""
+    try:
+        from .dynamo import described
+    except (ImportError, AttributeError) as error:  # a PyTorch that has them elsewhere: launchers break the graph
+        log("capture", "Dynamo cannot be told of launchers: %s", error)
+        yield
+        return
+    with described(adapters()):
+        yield

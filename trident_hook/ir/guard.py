@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 
 from .source import Source
@@ -16,19 +17,17 @@ KINDS = {
     "not_none": "",
     "true": "",
     "false": "",
-    "nan": "",
+    "nan": "the very NaN: sign and payload count",
     "length": "a length of a list or tuple (or another sized object)",
     "dict_length": "number of keys",
     "dict_contains": "(wanted: bool, key)",
     "no_attr": "attribute name that must be absent",
-    "no_dynamic_indices": "the tensor was not given dynamic dimensions by mark_dynamic",
-    "mapping_keys": "list of keys in order",
     "distinct": "names of sources: the tensors must be distinct objects (source: the first)",
     "same": "a source: both must be the same object",
-    "shape": "text of a Python expression over sizes, strides, offsets and ints",
-    "type_version": "version tag of a class: it changes with any attribute of the class or of a base",
+    "shape": "ShapeText",
+    "class_facts": "ClassFacts: the attributes that a class, its bases and its metaclass had",
     "default_device": "torch.utils._device.CURRENT_DEVICE",
-    "residual": "(leaf guard object): called with the value",
+    "residual": "(leaf guard, the tree that owns it): the leaf is called with the value",
 }
 
 
@@ -54,6 +53,23 @@ class TensorFacts:
 
 
 @dataclass(frozen=True)
+class ShapeText:
+    """A Python expression over sizes, strides, offsets and ints, and the sources that it names."""
+
+    text: str
+    sources: tuple[tuple[str, Source], ...] = ()
+
+    def __str__(self) -> str:
+        return self.text
+
+
+#: Kinds whose answer can only change with something that `environment.py` watches or pins.
+_WATCHED = frozenset(("id", "equals", "none", "not_none", "true", "false", "nan", "type", "class_facts", "same",
+                      "dict_contains", "dict_length", "default_device"))  # fmt: skip
+_UNWATCHED_STEPS = frozenset(("list_item", "item", "call", "apply"))
+
+
+@dataclass(frozen=True)
 class Guard:
     kind: str
     source: Source
@@ -68,8 +84,21 @@ class Guard:
             return "env"
         if self.kind in ("distinct", "shape"):
             return "input"
-        sources = (self.source, self.arg) if self.kind == "same" else (self.source,)
-        return "input" if any(source.is_input for source in sources) else "env"
+        return "input" if any(source.is_input for source in self.sources) else "env"
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return (self.source, self.arg) if self.kind == "same" else (self.source,)
+
+    @property
+    def is_watched(self) -> bool:
+        """False for guards that a call evaluates: of its arguments, and of objects of the environment that change
+        without telling anyone (a list, a tensor's metadata)."""
+        if self.class_ != "env" or self.kind not in _WATCHED:
+            return False
+        if self.kind == "equals" and not _is_fixed(self.arg.value):
+            return False
+        return not any(step in _UNWATCHED_STEPS for source in self.sources for step, _ in source.steps)
 
     def __str__(self) -> str:
         source, arg = str(self.source), self.arg
@@ -89,8 +118,18 @@ class Guard:
             "no_attr": lambda: f"not hasattr({source}, {arg!r})",
             "distinct": lambda: "distinct tensors: " + ", ".join(map(str, arg)),
             "same": lambda: f"{source} is {arg}",
-            "shape": lambda: arg,
-            "type_version": lambda: f"{source} has the attributes it had",
+            "shape": lambda: str(arg),
+            "class_facts": lambda: f"{source} has the attributes it had",
             "default_device": lambda: f"the default device is {arg}",
         }
         return texts.get(self.kind, lambda: f"{self.kind} of {source}: {self.text}")()
+
+
+def _is_fixed(value) -> bool:
+    """The value of a constant cannot change in place."""
+    if isinstance(value, (tuple, frozenset)):
+        return all(map(_is_fixed, value))
+    if isinstance(value, slice):
+        return all(map(_is_fixed, (value.start, value.stop, value.step)))
+    fixed = (int, float, complex, str, bytes, bool, type(None), type, range)
+    return isinstance(value, fixed) or type(value).__module__ == "torch" or isinstance(value, enum.Enum)

@@ -34,7 +34,11 @@ def describe(value) -> str:
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
     if isinstance(name, str):
         return f"<{type(value).__name__} {name}>" if not isinstance(value, type) else f"<class {name}>"
-    if value is None or type(value) in (int, float, bool, str, bytes, tuple, complex) or type(value).__module__ == "torch":
+    if (
+        value is None
+        or type(value) in (int, float, bool, str, bytes, tuple, complex)
+        or type(value).__module__ == "torch"
+    ):
         text = repr(value)
         return text if len(text) < 80 else text[:77] + "..."
     return f"<{type(value).__name__}>"

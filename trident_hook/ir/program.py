@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+#: Sets the grad mode as `torch.set_grad_enabled` does: (enabled, what it was when the program began); returns nothing.
+GRAD_MODE = ("trident_hook::set_grad_enabled", "")
+
 
 @dataclass(frozen=True)
 class TensorMeta:
@@ -74,7 +77,7 @@ class OpCall:
     overload: str  # "Tensor", "" for the default
     args: tuple
     outs: tuple
-    int_outs: tuple = ()  # sympy symbols that get the int results
+    number_outs: tuple = ()  # types of the results that are no tensors, none of which is read
     text: str = ""
 
     def reads(self) -> tuple[str, ...]:
@@ -95,15 +98,18 @@ class OpCall:
 
 @dataclass(frozen=True)
 class Param:
-    """One parameter of a kernel as it is passed. `value`: a tensor name, an int expression, a float or a bool.
+    """One parameter of a kernel as it is passed. `value`: a tensor name, an int expression, a float, a bool, or None
+    for a null pointer.
 
-    `divisible` is Triton's divisibility-by-16 class of a pointer or int ("D"), None where Triton has none."""
+    `divisible` is Triton's divisibility-by-16 class of a pointer or int ("D"), None where Triton has none.
+    `declared`: the type is the parameter's annotation, so it does not follow the value."""
 
     name: str
     type: str  # Triton's signature type: "*fp32", "i32", "i64", "u64", "fp32", "u1", ...
     value: object
     divisible: bool | None = None
     tensor: bool = False
+    declared: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}: {self.type} = {self.value}"
@@ -133,6 +139,7 @@ class Launch:
     fallback_ints: tuple
     equal: tuple = ()  # (expression, int): ints that are baked into the binary or that the launcher was chosen by
     unequal: tuple = ()  # (expression, int): ints that must not have this value
+    hooks: object = None  # ObjectKey of the kernel's list of pre-run hooks, which must be empty
     text: str = ""
 
     def reads(self) -> tuple[str, ...]:

@@ -23,6 +23,9 @@ STEPS = (
     "kwdefaults",  # function.__kwdefaults__
     "dict_key_at",  # the key at a position of a dict
     "dict_value_at",  # the value at a position of a dict
+    "item",  # value[key] of any other container
+    "call",  # value()
+    "apply",  # function(value): Dynamo's own accessor, written in Python
 )
 
 
@@ -76,6 +79,9 @@ _STEP_TEXT = {
     "kwdefaults": lambda base, key: f"{base}.__kwdefaults__",
     "dict_key_at": lambda base, key: f"list({base})[{key}]",
     "dict_value_at": lambda base, key: f"list({base}.values())[{key}]",
+    "item": lambda base, key: f"{base}[{key!r}]",
+    "call": lambda base, key: f"{base}()",
+    "apply": lambda base, key: f"accessor({base})",
 }
 
 

@@ -57,6 +57,7 @@ def trust_allocations() -> dict[str, bool]:
     """Lets plain allocations skip the dispatcher on the backends whose only registered `empty_strided` is PyTorch's own.
     A kernel registered later is noticed natively, call by call (see ext/aten/alloc.cpp)."""
     import torch
+
     from trident_hook import _rt
 
     lines = torch._C._dispatch_dump("aten::empty_strided").splitlines()

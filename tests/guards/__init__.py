@@ -1,0 +1,1 @@
+"""Guards by kind: what passes, and the smallest change that must miss."""

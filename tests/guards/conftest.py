@@ -1,0 +1,33 @@
+"""The product on the simulated driver: synchronous builds into a cache of the session's own."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+
+import trident_hook
+from trident_hook.config import config
+from trident_hook.testing import simdriver
+
+
+@pytest.fixture(scope="session")
+def cache_dir(tmp_path_factory):
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU: the simulated driver cannot be loaded beside the real one")
+    return tmp_path_factory.mktemp("modules")
+
+
+@pytest.fixture(autouse=True)
+def clean_slate(request):
+    settings = dict(vars(config))
+    config.build, config.cache_dir = "sync", request.getfixturevalue("cache_dir")
+    simdriver.install()
+    torch._dynamo.reset()
+    yield
+    trident_hook.disable()
+    for name, value in settings.items():
+        setattr(config, name, value)
+    torch._dynamo.reset()
+    gc.collect()

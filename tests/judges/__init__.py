@@ -1,0 +1,1 @@
+"""Two judges over randomized states: Dynamo's own guards, and the plain function."""

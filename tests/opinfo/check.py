@@ -1,0 +1,301 @@
+"""One operator of `op_db`: its samples through `trident_hook.jit`, compared with eager call by call.
+
+Every sample is called until a specialization has been built from it, then once more; both answers, the arguments
+afterwards and (where asked) the gradients must be eager's, bit for bit. All samples of an operator share one function,
+and its module is built once, when every sample has been captured."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import warnings
+from dataclasses import dataclass, field
+
+import torch
+from support.routes import same
+from torch.utils import _pytree as pytree
+
+import trident_hook
+from trident_hook import _core
+
+#: Refusals by which Dynamo itself says that it captures no single graph of the function.
+NOT_CAPTURED = ("graph-break", "dynamo-error", "no-graph", "dynamo-differs")
+
+
+@dataclass
+class Case:
+    """One call. `fresh()` makes (input, args, kwargs) anew, the same every time."""
+
+    name: str
+    op: object
+    sample: object
+    grad: bool = False
+    out: bool = False
+
+    def fresh(self) -> tuple:
+        memo: dict = {}
+        values = (self.sample.input, tuple(self.sample.args), dict(self.sample.kwargs))
+        return pytree.tree_map(lambda v: _copied(v, memo) if isinstance(v, torch.Tensor) else v, values)
+
+
+@dataclass
+class Verdict:
+    """What became of one operator. `outcome`: served, refused, wrong, skipped (eager does not run it here)."""
+
+    name: str
+    outcome: str = "served"
+    reason: str = ""
+    cases: dict = field(default_factory=dict)  # case -> "served", or why not
+
+    def add(self, case: str, outcome: str, reason: str = "") -> None:
+        self.cases[case] = outcome if not reason else f"{outcome}: {reason}"
+        order = ["served", "refused", "wrong"]
+        if outcome in order and order.index(outcome) > order.index(self.outcome):
+            self.outcome, self.reason = outcome, reason
+
+    @property
+    def captured(self) -> bool:
+        """Whether Dynamo captures it: the others are not ours to serve."""
+        return self.outcome != "refused" or self.reason.split(":")[0] not in NOT_CAPTURED
+
+
+def _copied(tensor: torch.Tensor, memo: dict) -> torch.Tensor:
+    """Storage, strides, offset and aliasing kept; a leaf."""
+    if id(tensor) not in memo:
+        memo[id(tensor)] = copy.deepcopy(tensor.detach(), memo).requires_grad_(tensor.requires_grad)
+    return memo[id(tensor)]
+
+
+def cases(op, samples: int = 2) -> list[Case]:
+    """float32 and int64 where supported, gradients, the in-place and the out variant."""
+    found = []
+    dtypes = op.supported_dtypes("cpu")
+    for dtype in (torch.float32, torch.int64):
+        if dtype in dtypes:
+            count = samples if dtype is torch.float32 or torch.float32 not in dtypes else 1
+            for number, sample in enumerate(_samples(op, dtype, False, count)):
+                found.append(Case(f"{str(dtype)[6:]}[{number}]", op.op, sample))
+    dtype = torch.float32 if torch.float32 in dtypes else next(iter(dtypes), torch.float32)
+    if dtype not in (torch.float32, torch.int64) and not found:
+        found += [Case(f"{str(dtype)[6:]}[0]", op.op, s) for s in _samples(op, dtype, False, 1)]
+    if op.supports_autograd and torch.float32 in dtypes:
+        found += [Case("grad", op.op, s, grad=True) for s in _samples(op, torch.float32, True, 1)]
+    inplace = op.inplace_variant
+    if inplace is not None:
+        plain = [s for s in _samples(op, dtype, False, 4) if not s.broadcasts_input]
+        found += [Case("in-place", inplace, s) for s in plain[:1] if isinstance(s.input, torch.Tensor)]
+    if op.supports_out:
+        found += [Case("out", op.op, s, out=True) for s in _samples(op, dtype, False, 1)]
+    return found
+
+
+def _samples(op, dtype, grad: bool, count: int) -> list:
+    """The first one, and others spread over the first twelve."""
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        many = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=grad), 12))
+    return many[:1] if count == 1 else many[:: max(1, len(many) // count)][:count]
+
+
+def check(op, samples: int = 2) -> Verdict:
+    verdict = Verdict(op.formatted_name)
+    functions: dict = {}  # form of the call -> the function that serves its cases
+    waiting = []
+    for case in cases(op, samples):
+        try:
+            expected = answer(plain(case.op, case), case)
+        except Exception as error:
+            verdict.add(case.name, "skipped", f"eager raises {type(error).__name__}")
+            continue
+        key = (case.op, len(case.sample.args), *case.sample.kwargs, case.out)
+        fn = functions.get(key)
+        if fn is None or trident_hook.explain(fn).refused:
+            fn = functions[key] = _served(case)
+        compared, why = _compare(fn, case, expected)
+        if not compared and _dynamo_differs(case, expected):
+            verdict.add(case.name, "refused", f"dynamo-differs: {why}")
+            functions.pop(key)
+        elif not compared:
+            verdict.add(case.name, "wrong", f"captured: {why}")
+        elif (reason := _refusal(fn)) is not None:
+            verdict.add(case.name, "refused", reason)
+            functions.pop(key)
+            _build(fn)
+            waiting.append((fn, None, None))
+        else:
+            waiting.append((fn, case, expected))
+    for fn in {id(f): f for f, _, _ in waiting}.values():
+        _build(fn)
+    for fn, case, expected in waiting:
+        if case is not None:
+            _second_call(verdict, fn, case, expected)
+    if not verdict.cases or all(v.startswith("skipped") for v in verdict.cases.values()):
+        verdict.outcome, verdict.reason = "skipped", next(iter(verdict.cases.values()), "no sample for the CPU")
+    return verdict
+
+
+def _second_call(verdict: Verdict, fn, case: Case, expected) -> None:
+    if (reason := _refusal(fn)) is not None:
+        return verdict.add(case.name, "refused", reason)
+    before = trident_hook.counts(fn)
+    compared, why = _compare(fn, case, expected)
+    after = trident_hook.counts(fn)
+    if not compared:
+        verdict.add(case.name, "wrong", why)
+    elif after["hits"] > before["hits"]:
+        verdict.add(case.name, "served")
+    else:
+        last = trident_hook.explain(fn).last_miss
+        verdict.add(case.name, "refused", _refusal(fn) or f"missed: {last}")
+    return None
+
+
+# -- the function under test --------------------------------------------------------------------------------------------
+
+
+def plain(op, case: Case):
+    """A plain function that takes the sample's arguments one by one: `call(a0, a1, dim) -> op(a0, a1, dim=dim)`."""
+    positional = [f"a{i}" for i in range(1 + len(case.sample.args))]
+    named = [*case.sample.kwargs, *(["out"] if case.out else [])]
+    parameters = ", ".join([*positional, *(f"k_{name}" for name in named)])
+    passed = ", ".join([*positional, *(f"{name}=k_{name}" for name in named)])
+    scope = {"op": op}
+    exec(f"def call({parameters}):\n    return op({passed})\n", scope)
+    return scope["call"]
+
+
+def _served(case: Case):
+    fn = trident_hook.jit(plain(case.op, case))
+    _record(fn)._queued = True  # as if its build were on the way: `_build` makes it
+    return fn
+
+
+def _record(fn):
+    return _core.entry_record(fn.__wrapped__.__code__)
+
+
+def _build(fn) -> None:
+    record = _record(fn)
+    if record._fresh:
+        record._build()
+
+
+def _dynamo_differs(case: Case, expected: tuple) -> bool:
+    """Whether `torch.compile` alone, without a compiler behind it, gives another answer than eager as well."""
+    try:
+        return not equal(answer(torch.compile(plain(case.op, case), backend="eager"), case), expected)
+    except Exception:
+        return True
+
+
+def _refusal(fn) -> str | None:
+    refusals = trident_hook.explain(fn).refusals
+    return None if not refusals else str(next(reversed(refusals)))
+
+
+# -- comparison ---------------------------------------------------------------------------------------------------------
+
+
+def answer(fn, case: Case) -> tuple:
+    """(result, arguments afterwards, gradients), or the error that was raised, after a fixed seed."""
+    input, args, kwargs = case.fresh()
+    extra = ()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if case.out:
+            torch.manual_seed(0)
+            result = case.op(input, *args, **kwargs)
+            extra = (pytree.tree_map(lambda t: torch.full_like(t, 1).detach(), result),)
+            input, args, kwargs = case.fresh()
+        torch.manual_seed(0)
+        result = fn(input, *args, *kwargs.values(), *extra)
+    grads = None
+    if case.grad:
+        leaves = [t for t in _tensors((input, args, kwargs)) if t.requires_grad]
+        roots = [t for t in _tensors(result) if t.grad_fn is not None]
+        if roots and leaves:
+            torch.manual_seed(1)
+            seeds = [torch.randn_like(t) for t in roots]
+            grads = torch.autograd.grad(roots, leaves, seeds, allow_unused=True)
+    aliases = _aliasing(result, (input, args, kwargs, extra))
+    return result, (input, args, kwargs), grads, aliases
+
+
+def _compare(fn, case: Case, expected: tuple) -> tuple[bool, str]:
+    try:
+        got = answer(fn, case)
+    except Exception as error:
+        return False, f"raises {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    if equal(got, expected):
+        return True, ""
+    again = answer(plain(case.op, case), case)
+    if not equal(again, expected):  # uninitialised memory, or really at random
+        return (True, "") if equal(_facts(got), _facts(expected)) else (False, "other metadata")
+    for name, a, b in zip(("result", "arguments", "gradients", "aliasing"), got, expected, strict=True):
+        if not equal(a, b):
+            return False, f"{name} differ: {_brief(a)} for {_brief(b)}"
+    return False, "differs"
+
+
+def equal(a, b) -> bool:
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.layout is not torch.strided:
+        if a.layout is not b.layout or a.dtype is not b.dtype or a.shape != b.shape:
+            return False
+        return torch.equal(a.detach().to_dense(), b.detach().to_dense())
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, (tuple, list)):
+        return len(a) == len(b) and all(map(equal, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(equal(a[k], b[k]) for k in a)
+    return same(a, b)
+
+
+def _tensors(tree) -> list:
+    return [t for t in pytree.tree_leaves(tree) if isinstance(t, torch.Tensor)]
+
+
+def _aliasing(result, given) -> list:
+    """Which given tensor each tensor of the result is, or shares its storage with."""
+    inputs = [t for t in _tensors(given) if t.layout is torch.strided]
+    answer = []
+    for tensor in _tensors(result):
+        if tensor.layout is not torch.strided:
+            continue
+        shared = [i for i, t in enumerate(inputs) if t is tensor]
+        storage = tensor.untyped_storage().data_ptr()
+        shared += [
+            "storage",
+            *(i for i, t in enumerate(inputs) if storage and t.untyped_storage().data_ptr() == storage),
+        ]
+        answer.append(shared)
+    return answer
+
+
+def _facts(tree):
+    return pytree.tree_map(
+        lambda t: (
+            (t.shape, t.dtype, t.layout, t.requires_grad, type(t.grad_fn).__name__)
+            if isinstance(t, torch.Tensor)
+            else type(t)
+        ),
+        tree[:2],
+    )
+
+
+def _brief(value) -> str:
+    leaves = pytree.tree_leaves(value)
+    parts = []
+    for leaf in leaves[:3]:
+        if isinstance(leaf, torch.Tensor):
+            grad = type(leaf.grad_fn).__name__ if leaf.requires_grad else ""
+            numbers = (
+                leaf.detach().flatten()[:3].tolist() if leaf.layout is torch.strided and not leaf.is_quantized else ""
+            )
+            parts.append(
+                f"{leaf.dtype}{tuple(leaf.shape)}{tuple(leaf.stride()) if leaf.layout is torch.strided else ''}{grad} {numbers}"
+            )
+        else:
+            parts.append(repr(leaf)[:60])
+    return f"{type(value).__name__}[{'; '.join(parts)}]"

@@ -1,0 +1,8 @@
+"""The samples import as `opinfo.*`, like the report's workers do."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

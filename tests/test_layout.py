@@ -1,0 +1,222 @@
+"""The layout of the source, read from its text: who may include or import whom, and where version differences live."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("ext", "trident_hook", "tests", "benchmarks", "scripts")
+C_ENDINGS = (".c", ".h", ".cpp", ".hpp")
+SOURCE_ENDINGS = (*C_ENDINGS, ".py", ".pyx", ".pxd", ".pxi", ".sh")
+MOST_LINES = 600
+
+
+def sources(*folders: str, endings=SOURCE_ENDINGS) -> list[Path]:
+    found = [path for folder in folders for path in sorted((ROOT / folder).rglob("*")) if path.suffix in endings]
+    generated = ("golden", "build", "results", "__pycache__")
+    return [path for path in found if not set(generated) & set(path.relative_to(ROOT).parts[1:-1]) or _ours(path)]
+
+
+def _ours(path: Path) -> bool:
+    """trident_hook/build is a package, not a folder of results."""
+    return path.relative_to(ROOT).parts[:2] == ("trident_hook", "build")
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def without_comments(text: str) -> str:
+    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
+
+
+def includes(path: Path) -> list[str]:
+    return re.findall(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', without_comments(path.read_text()), re.MULTILINE)
+
+
+def imports(path: Path) -> set[str]:
+    """Absolute names of all that a module of trident_hook imports, wherever in its text."""
+    package = path.relative_to(ROOT).with_suffix("").parts
+    package = package[:-1]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            base = ".".join(filter(None, [base, node.module]))
+            found.add(base)
+            found.update(f"{base}.{alias.name}" for alias in node.names)
+    return found
+
+
+def test_the_rules_see_something():
+    """A rule over no files always holds."""
+    assert len(sources("ext", endings=C_ENDINGS)) > 40
+    assert len(sources("trident_hook", endings=(".py",))) > 40
+    assert any(name_of(path).startswith("trident_hook/build/") for path in sources("trident_hook"))
+    assert "trident_hook.ir.source.Source" in imports(ROOT / "trident_hook" / "record.py")
+    assert "tdh_scm.h" in includes(ROOT / "ext" / "rt" / "tdh_rt.h")
+
+
+# -- Python ------------------------------------------------------------------------------------------------------------
+
+DOORS = {f"trident_hook.{name}" for name in ("_core", "api", "record", "explain", "demo", "discovery")}
+
+
+@pytest.mark.parametrize("folder", ["capture", "ir", "codegen", "launch"])
+def test_capture_and_codegen_never_import_the_doors(folder):
+    for path in sources(f"trident_hook/{folder}", endings=(".py",)):
+        wrong = imports(path) & (DOORS | {"trident_hook", "trident_hook.__init__"})
+        # `from .. import _rt` imports the package's name, not what is in its namespace
+        wrong.discard("trident_hook")
+        assert not wrong, f"{name_of(path)} imports {sorted(wrong)}"
+
+
+ALLOWED = {  # package -> the other packages of trident_hook that it may import
+    "ir": set(),
+    "codegen": {"ir", "capture"},  # capture: guard_code takes guards.local_name, which belongs in ir/source
+    "launch": {"testing"},  # target.set_simulated finds the simulation's own current device
+    "capture": {"ir", "launch", "integrations"},
+    "build": set(),
+}
+
+
+@pytest.mark.parametrize("folder", ALLOWED)
+def test_packages_depend_in_one_direction(folder):
+    packages = {path.parent.name for path in (ROOT / "trident_hook").glob("*/__init__.py")}
+    for path in sources(f"trident_hook/{folder}", endings=(".py",)):
+        used = {n.split(".")[1] for n in imports(path) if n.startswith("trident_hook.")} & packages
+        wrong = used - {folder} - ALLOWED[folder]
+        assert not wrong, f"{name_of(path)} imports {sorted(wrong)}"
+
+
+def test_the_ir_is_plain_data():
+    """Nothing at import time but the standard library."""
+    for path in sources("trident_hook/ir", endings=(".py",)):
+        outside = {n.split(".")[0] for n in imports(path)} & {"torch", "triton", "Cython", "cuda", "numpy"}
+        assert not outside, f"{name_of(path)} imports {sorted(outside)}"
+
+
+MAY_KNOW_THE_SIMULATION = ("trident_hook/demo.py", "trident_hook/launch/target.py")
+
+
+def test_the_product_does_not_import_its_simulation():
+    for path in sources("trident_hook", endings=(".py",)):
+        if name_of(path).startswith("trident_hook/testing/") or name_of(path) in MAY_KNOW_THE_SIMULATION:
+            continue
+        assert not any(n.startswith("trident_hook.testing") for n in imports(path)), name_of(path)
+
+
+# -- C -----------------------------------------------------------------------------------------------------------------
+
+CONTRACT = ("tdh_rt.h", "tdh_num.h", "tdh_scm.h")
+
+
+@pytest.mark.parametrize("header", CONTRACT)
+def test_headers_of_generated_modules_are_plain_c(header):
+    text = (ROOT / "ext" / "rt" / header).read_text()
+    for name in includes(ROOT / "ext" / "rt" / header):
+        assert name in (*CONTRACT, "Python.h", "stdint.h", "string.h", "stdbool.h", "stddef.h"), name
+    code = without_comments(text)
+    assert not re.search(r"\b(at|c10|torch|std)::|\b(class|template|namespace|typename)\b", code)
+
+
+def test_generated_modules_see_nothing_but_the_contract():
+    text = (ROOT / "ext" / "rt" / "tdh.pxd").read_text()
+    named = set(re.findall(r'cdef extern from "([^"]+)"', text))
+    assert named <= {*CONTRACT, "Python.h"}, named
+    assert re.findall(r"^\s*(?:from (\S+) c?import|c?import (\S+))", text, re.MULTILINE)
+    for module in re.findall(r"^from (\S+) cimport", text, re.MULTILINE):
+        assert module.startswith(("libc.", "cpython.")), module
+
+
+def test_the_core_is_built_without_pytorch():
+    """_core is tested on interpreters that have none."""
+    for folder in ("ext/hook", "ext/table", "ext/door"):
+        for path in sources(folder, endings=C_ENDINGS):
+            assert not [i for i in includes(path) if i.startswith(("torch/", "ATen/", "c10/"))], name_of(path)
+
+
+#: Folder of ext -> folders whose headers it may include. All may include compat.
+INCLUDES = {
+    "hook": {"table", "door", "rt"},
+    "table": {"door", "rt", "hook"},  # hook only for hook.h's two notices, see test below
+    "door": {"table", "rt", "hook"},
+    "guard": {"rt", "aten"},
+    "aten": {"rt"},
+    "launch": {"rt", "aten"},
+    "rt": {"aten", "guard", "launch"},
+    "compat": set(),
+    "simcuda": set(),
+}
+
+
+@pytest.mark.parametrize("folder", INCLUDES)
+def test_includes_cross_folders_in_known_directions_only(folder):
+    for path in sources(f"ext/{folder}", endings=C_ENDINGS):
+        used = {i.split("/")[0] for i in includes(path) if (ROOT / "ext" / i).exists() and "/" in i}
+        wrong = used - {folder, "compat"} - INCLUDES[folder]
+        assert not wrong, f"{name_of(path)} includes {sorted(wrong)}"
+
+
+def test_every_folder_of_ext_has_a_rule():
+    assert {path.name for path in (ROOT / "ext").iterdir() if path.is_dir() and path.name != "__pycache__"} == set(
+        INCLUDES
+    )
+
+
+# -- versions ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "macro", ["PY_VERSION_HEX", "PY_MINOR_VERSION", "TORCH_VERSION", "CUDA_VERSION", "Py_BUILD_CORE"]
+)
+def test_versions_are_asked_in_compat_only(macro):
+    for path in sources("ext", "benchmarks", endings=(*C_ENDINGS, ".pyx", ".pxd")):
+        if path.parent != ROOT / "ext" / "compat":
+            assert macro not in path.read_text(), name_of(path)
+
+
+def test_pythons_version_is_asked_in_one_file():
+    for path in sources("trident_hook", "benchmarks", endings=(".py",)):
+        if name_of(path) != "trident_hook/_compat.py":
+            assert not re.search(r"sys\.(version_info|hexversion)", path.read_text()), name_of(path)
+
+
+def test_versions_are_not_compared_as_text():
+    compare = re.compile(
+        r"""__version__\s*[<>=!]=\s*["']|__version__\s*[<>]\s*["']|["']\s*[<>]=?\s*\w+\.__version__|__version__\.startswith"""
+    )
+    for path in sources("trident_hook", endings=(".py",)):
+        assert not compare.search(path.read_text()), name_of(path)
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def test_no_file_is_too_long():
+    """At 600 lines, ask which second idea crept in."""
+    lengths = {name_of(path): path.read_text().count("\n") for path in sources(*FOLDERS)}
+    assert {name: n for name, n in lengths.items() if n > MOST_LINES} == {}
+
+
+def test_every_module_says_what_it_is():
+    tests = [path for path in sources("tests", endings=(".py",)) if path.name.startswith("test_")]
+    for path in [*sources("trident_hook", "benchmarks", endings=(".py",)), *tests]:
+        text = path.read_text()
+        assert not text or ast.get_docstring(ast.parse(text)), f"{name_of(path)} has no docstring"
+    for path in sources("ext", endings=C_ENDINGS):
+        assert re.match(r"\s*(/\*|//)", path.read_text()), f"{name_of(path)} does not begin with a comment"
+
+
+def test_no_file_names_a_machine():
+    """No path of a home, no absolute path of this checkout."""
+    pattern = re.compile(r"/(home|Users)/\w|/root/|" + re.escape(str(ROOT)) + r"\b")
+    for path in [*sources(*FOLDERS), *ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "Makefile"]:
+        if path != Path(__file__).resolve():
+            assert not pattern.search(path.read_text()), name_of(path)

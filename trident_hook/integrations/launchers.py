@@ -1,0 +1,131 @@
+"""A launcher of a library in a trace: what it does with the arguments, the heuristics and the tuner on its way to the
+Triton kernel, which Dynamo then captures as it captures any."""
+
+from __future__ import annotations
+
+import copy
+
+from torch._dynamo import variables
+from torch._dynamo.exc import unimplemented
+from torch._dynamo.guards import GuardBuilder, install_guard
+from torch._dynamo.source import AttrSource, DictGetItemSource
+from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.builder import VariableBuilder
+from torch._dynamo.variables.functions import TritonKernelVariable
+from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
+
+#: Options of a launch, not parameters of the kernel.
+_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+
+
+def refuse(why: str):
+    unimplemented(gb_type="launcher described to trident_hook", context=why, explanation=why, hints=[])
+
+
+class LauncherVariable(VariableTracker):
+    """`layers`: (object, source), the launcher first, the JITFunction last; `tuners`, `heuristics`: which are."""
+
+    def __init__(self, layers, tuners, heuristics, wrappers, grid=None, **kwargs) -> None:
+        super().__init__(**kwargs)
+        self.layers, self.tuners, self.heuristics, self.wrappers = layers, tuners, heuristics, wrappers
+        self.grid = grid
+        if len(tuners) > 1:
+            refuse("a tuner inside a tuner")
+
+    def with_grid(self, grid) -> LauncherVariable:
+        return LauncherVariable(self.layers, self.tuners, self.heuristics, self.wrappers, grid)
+
+    def call_method(self, tx, name, args, kwargs):
+        if name == "__getitem__" and len(args) == 1 and self.grid is None:
+            return self.with_grid(args[0])
+        if name == "run" and "grid" in kwargs and not kwargs.get("warmup", _FALSE).as_python_constant():
+            rest = {key: value for key, value in kwargs.items() if key not in ("grid", "warmup")}
+            return self.with_grid(kwargs["grid"]).call_function(tx, args, rest)
+        refuse(f"{name}() of a launcher")
+
+    def call_function(self, tx, args, kwargs):
+        if self.grid is None:
+            refuse("a launcher is called without a grid")
+        args = [self._unwrapped(tx, value) for value in args]
+        kwargs = {name: self._unwrapped(tx, value) for name, value in kwargs.items()}
+        kernel, _ = self.layers[-1]
+        tuner = self.tuners[0] if self.tuners else len(self.layers)
+        for index in self.heuristics:
+            if index < tuner:
+                for name, value in self._heuristics(tx, index, args, kwargs, {}):
+                    kwargs[name] = variables.ConstantVariable.create(value)
+        if self.tuners:
+            kernel = self._tuned(tx, tuner, args, kwargs)
+        launched = TritonKernelVariable(kernel, None, self.grid, kernel_source=self.layers[-1][1])
+        launched.call_function(tx, args, kwargs)
+        return LaunchResultVariable()
+
+    def _heuristics(self, tx, index: int, args, kwargs, config: dict):
+        """(name, value) of one layer of heuristics, in order; each sees those before it."""
+        layer, source = self.layers[index]
+        given = {**dict(zip(layer.arg_names, args, strict=False)), **kwargs}
+        added: dict = {}
+        for name, function in layer.values.items():
+            from_ = DictGetItemSource(AttrSource(source, "values"), name)
+            meta = {**given, **config, **added}
+            arguments = {variables.ConstantVariable.create(key): _variable(value) for key, value in meta.items()}
+            result = VariableBuilder(tx, from_)(function).call_function(tx, [_dict(arguments)], {})
+            if not result.is_python_constant() and result.is_symnode_like():
+                result = variables.ConstantVariable.create(result.evaluate_expr())
+            if not result.is_python_constant():
+                refuse(f"the heuristic of {name} gives no constant")
+            added[name] = result.guard_as_python_constant()
+        return added.items()
+
+    def _tuned(self, tx, tuner_at: int, args, kwargs):
+        """The tuner's configs, with the heuristics below it folded into each. It chooses when it is launched."""
+        from .tuners import TunedKernel
+
+        tuner, source = self.layers[tuner_at]
+        kernel, _ = self.layers[-1]
+        options = [name for name in _OPTIONS if name in kwargs or name in kernel.arg_names]
+        if options:
+            refuse(f"a tuned kernel is given {', '.join(options)}")
+        install_guard(AttrSource(source, "configs").make_guard(GuardBuilder.ID_MATCH))
+        configs = [copy.copy(config) for config in tuner.configs]
+        for config in configs:
+            config.kwargs = dict(config.kwargs)
+            for index in self.heuristics:
+                if index > tuner_at:
+                    config.kwargs.update(self._heuristics(tx, index, args, kwargs, dict(config.kwargs)))
+        return TunedKernel(tuner, kernel, configs)
+
+    def _unwrapped(self, tx, value):
+        value = value.realize()
+        if not isinstance(value, UserDefinedObjectVariable) or value.value_type not in self.wrappers:
+            return value
+        wrapper = self.wrappers[value.value_type]
+        base = value.var_getattr(tx, wrapper.base).realize()
+        if not base.is_tensor():
+            refuse(f"{wrapper.kind.__name__} around something that is no tensor")
+        if wrapper.offset is not None:
+            offset = value.var_getattr(tx, wrapper.offset).realize()
+            if not offset.is_python_constant() or offset.as_python_constant() != 0:
+                refuse(f"{wrapper.kind.__name__} with an offset")
+        if wrapper.dtype is not None:
+            dtype = value.var_getattr(tx, wrapper.dtype).as_python_constant()
+            if dtype != base.var_getattr(tx, "dtype").as_python_constant():
+                refuse(f"{wrapper.kind.__name__} of another dtype than its tensor")
+        return base
+
+
+class LaunchResultVariable(VariableTracker):
+    """What a launcher returns differs from library to library, and nobody uses it. Who does breaks the graph."""
+
+
+_FALSE = variables.ConstantVariable.create(False)
+
+
+def _variable(value):
+    return value if isinstance(value, VariableTracker) else variables.ConstantVariable.create(value)
+
+
+def _dict(items: dict):
+    from torch._dynamo.variables.dicts import ConstDictVariable
+
+    return ConstDictVariable(items, dict)
