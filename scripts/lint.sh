@@ -19,7 +19,7 @@ for tool in ruff clang-format cython-lint; do
 done
 
 mapfile -t c_files < <(list 'ext/*.c' 'ext/*.h' 'ext/*.cpp' 'ext/*.hpp' 'benchmarks/*.cpp' 'tests/*.c' 'tests/*.cpp')
-mapfile -t cython_files < <(list '*.pyx' '*.pxd' '*.pyx.expected')
+mapfile -t cython_files < <(list '*.pyx' '*.pxd' '*.pyx.expected' | grep -v codegen/golden)
 mapfile -t shell_files < <(list 'scripts/*.sh' '.ci/run')
 
 case $mode in

@@ -150,6 +150,7 @@ INCLUDES = {
     "guard": {"rt", "aten"},
     "aten": {"rt"},
     "launch": {"rt", "aten"},
+    "ffi": {"rt", "aten"},
     "rt": {"aten", "guard", "launch"},
     "compat": set(),
     "simcuda": set(),

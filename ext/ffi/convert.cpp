@@ -1,3 +1,4 @@
+// Values between PyTorch and TVM FFI: tensors without copying, by DLPack or as opaque handles; numbers, lists, strings.
 #include "ffi/convert.h"
 
 #include <ATen/DLConvertor.h>

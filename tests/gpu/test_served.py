@@ -219,7 +219,7 @@ def test_one_load_per_binary_and_device():
 def test_a_launch_error_is_raised_and_the_function_stays_usable(through):
     fn, x = through(workloads.silu), cuda(4096)
     warm(fn, x)
-    with pytest.raises(Exception):
+    with pytest.raises((AttributeError, TypeError)):
         fn("not a tensor")
     routed(fn, x, via="scm")
 

@@ -138,9 +138,8 @@ class ProgramBuilder:
                 meta = tensor_meta(node.meta["val"])
                 return Alloc(node.name, meta, _node_text(node))
             return self._call(node, target)
-        if getattr(target, "__module__", "") in ("_operator", "math", "torch") or _is_symbolic(node):
-            if _is_symbolic(node):
-                return None  # int arithmetic: every use reads the sympy expression of the node
+        if _is_symbolic(node):
+            return None  # int arithmetic: every use reads the sympy expression of the node
         if target is operator.getitem:
             return None
         raise Unsupported("graph-node", f"{getattr(target, '__name__', target)}")
