@@ -2,6 +2,7 @@
 
 import functools
 import operator
+import sys
 
 import pytest
 from hook_support import HAS_CALL_DOOR, Record
@@ -98,6 +99,8 @@ SITES = [name for name, _, _ in make_sites()]
 @pytest.mark.parametrize("name", SITES)
 @pytest.mark.parametrize("way", ["frame", "both"])
 def test_call_forms(core, serve, name, warm, way):
+    if name == "getitem" and (3, 11) <= sys.version_info < (3, 11, 7):
+        pytest.skip("early CPython 3.11 (seen on 3.11.2) inlines __getitem__ whatever evaluator is installed")
     _, site, func = next(s for s in make_sites() if s[0] == name)
     if warm:
         for _ in range(60):
