@@ -26,6 +26,7 @@ def test_create_again_keeps_the_record_and_adds_doors(core):
 
 
 def test_entry_dies_with_its_code(core, fake):
+    gc.collect()  # what earlier tests left in cycles
     before = core.live_counts()
     f, record = fresh(), Record()
     gone = weakref.ref(record)
