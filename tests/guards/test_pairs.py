@@ -165,6 +165,7 @@ PAIRS = {
     "type: list or tuple": (first, (X, [1, 2]), (X, [1, 2]), (X, (1, 2))),
     "type: dataclass": (of_point, (X, Point()), (X, Point()), (X, Shown(x=1))),
     "id: function": (applied, (X, torch.relu), (t(2, 3), torch.relu), (X, torch.sigmoid)),
+    "id: method descriptor": (applied, (X, torch.Tensor.relu), (t(2, 3), torch.Tensor.relu), (X, torch.Tensor.sigmoid)),
     "equals: int": (plus, (X, 5), (X, 5), (X, 5.0)),
     "equals: float": (plus, (X, 2.5), (X, 2.5), (X, math.nextafter(2.5, 3))),
     "equals: zero": (plus, (X, 0.0), (X, 0.0), (X, -0.0)),
@@ -288,6 +289,16 @@ def test_metadata_of_a_global_tensor_that_changes_in_place():
         routed(served, X, via="dynamo")
         routed(served, X, via="scm")
         weight.requires_grad_()
+        routed(served, X, via="dynamo")
+
+
+def test_a_global_that_is_an_argument():
+    served = trident_hook.jit(twin(global_tensor))
+    with changed(globals(), "WEIGHT", X):
+        routed(served, X, via="dynamo")
+        routed(served, X, via="scm")
+    routed(served, X, via="dynamo")
+    with changed(globals(), "WEIGHT", 3.0):
         routed(served, X, via="dynamo")
 
 

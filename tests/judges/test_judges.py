@@ -22,6 +22,7 @@ REFUSED = {
     "is_view_or_not": "Dynamo breaks the graph at _is_view()",
     "conjugate": "Dynamo breaks the graph at is_conj()",
     "changes_grad_mode": "a graph that changes the grad mode is refused",
+    "two_numbers": "it compares the identity of two numbers",
 }
 
 

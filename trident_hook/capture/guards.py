@@ -4,6 +4,7 @@ kept as a call to Dynamo's own leaf guard, and what cannot be kept either refuse
 from __future__ import annotations
 
 import ast
+import enum
 import types
 
 from ..errors import Unsupported
@@ -15,7 +16,7 @@ from .stricter import stricter_guards
 
 #: Names under which Dynamo itself installs objects into a function's globals. They stand for the object that they
 #: held at capture, and go away with Dynamo's cache entry, so the object is the root instead.
-_DYNAMO_GLOBALS = ("__import_", "__builtins_dict__", "___unnamed_scope")
+_DYNAMO_GLOBALS = ("__import_", "__builtins_dict__", "___unnamed_scope", "__subclass_")
 
 _SIMPLE_ACCESSORS = {
     "get_generic_dict": "generic_dict",
@@ -131,6 +132,7 @@ class GuardTranslator:
         if kind == "tensor_match":
             return Guard("tensor", source, self._tensor_facts(value, args), text)
         if kind == "type_match":
+            _check_scalar_subclass(type(value), source)
             return Guard("type", source, ObjectKey(_resolve(args[0], type(value), kind, text)), text)
         if kind == "id_match":
             return Guard("id", source, ObjectKey(_resolve(args[0], value, kind, text)), text)
@@ -166,6 +168,8 @@ class GuardTranslator:
     def _tensor_facts(self, value, args: tuple) -> TensorFacts:
         sizes, strides, type_ = args[1], args[2], args[6]
         keys = self.keys_of(value)
+        if _overrides_operators(type_):
+            raise Unsupported("subclass", f"{type_.__name__} sees its operators called")
         if keys is None:
             raise Unsupported("tensor", f"{type_.__name__} without plain sizes and strides")
         return TensorFacts(
@@ -233,6 +237,21 @@ class GuardTranslator:
             if len(own) > seen.get(id(manager), -1) and own:
                 raise Unsupported("guards-not-recorded", f"{manager.get_source()}: {len(own)} leaves in the tree")
             stack.extend(manager.get_child_managers())
+
+
+def _check_scalar_subclass(type_: type, source: Source) -> None:
+    """Dynamo takes an instance of a subclass of str for an object without `==`: it answers False where Python compares."""
+    is_scalar = issubclass(type_, (str, bytes, bytearray, int, float, complex))
+    is_known = type_ in (str, bytes, int, float, complex, bool) or issubclass(type_, enum.Enum)
+    if is_scalar and not is_known and type_.__module__.split(".")[0] != "torch":
+        raise Unsupported("scalar-subclass", f"{source} is a {type_.__name__}")
+
+
+def _overrides_operators(type_: type) -> bool:
+    """Dynamo does not follow __torch_function__ of subclasses everywhere (torch.as_strided loses the class)."""
+    import torch
+
+    return type_ is not torch.Tensor and type_.__torch_function__ is not torch._C._disabled_torch_function_impl
 
 
 def _item_of_tuple_iterator(index: int):

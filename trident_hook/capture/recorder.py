@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dis
 import threading
 import warnings
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from torch._guards import TracingContext
 from .. import _rt, integrations
 from ..errors import Unsupported
 from ..ir.objects import ObjectKey
+from ..ir.recipe import Attr, walk
 from ..ir.specialization import Specialization
 from ..logs import log
 from . import bytecode, launches, tracing_state
@@ -100,10 +102,10 @@ class Recorder:
             answer.apply_to_code = False
             record.failed(capture.problem or Unsupported("no-graph", "Dynamo found nothing to compile in this call"))
             return answer
-        self._learn(capture, answer.guarded_code, guard_log)
+        self._learn(capture, answer.guarded_code, guard_log, frame.f_locals)
         return answer
 
-    def _learn(self, capture: Capture, guarded_code, guard_log) -> None:
+    def _learn(self, capture: Capture, guarded_code, guard_log, values: dict) -> None:
         try:
             if capture.problem is not None:
                 raise capture.problem
@@ -113,6 +115,8 @@ class Recorder:
             if capture.graphs != 1:
                 raise Unsupported("graph-break", f"{capture.graphs} graphs in one frame")
             capture.recipe = bytecode.analyse(guarded_code.code, capture.graph_name, capture.globals_)
+            _check_subclasses(capture.recipe)
+            _check_identities(capture.code, values)
             root = guarded_code.guard_manager.root
             translator = GuardTranslator(
                 guard_log, root, capture.globals_, lambda t: _keys_of(t, capture.state), capture.traced_code
@@ -138,6 +142,25 @@ def _left_alone() -> ConvertFrameReturn:
 def _keys_of(tensor, words: tuple) -> int | None:
     facts = _rt.tensor_read(tensor)
     return None if facts is None else _rt.keys_apply(facts["keys"], words)
+
+
+def _check_subclasses(recipe) -> None:
+    """Dynamo makes results of __torch_function__ subclasses anew; the plain function may return its argument itself."""
+    for expr in walk(*recipe.effects, recipe.result):
+        if isinstance(expr, Attr) and expr.name == "to_subclass":
+            raise Unsupported("subclass", "results are made instances of a tensor subclass")
+
+
+def _check_identities(code, values: dict) -> None:
+    """`a is b` of two numbers or strings: guards compare values, and equal ones may be two objects."""
+    plain = {n for n, v in values.items() if isinstance(v, (int, float, complex, str, bytes)) and type(v) is not bool}
+    before: list = []
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "IS_OP" and len(names := before[-2:]) == 2 and set(names) <= plain:
+            raise Unsupported("identity", f"{names[0]} is {names[1]}, of values that are compared by guards")
+        loads = instruction.opname.startswith("LOAD_FAST")
+        names = instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
+        before = [*before, *names] if loads else []
 
 
 def _break_reason(code) -> str:

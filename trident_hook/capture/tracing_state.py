@@ -1,11 +1,15 @@
 """While one of our captures runs on a thread, `torch.compiler.is_compiling()` and its relatives are traced as what they
 are for the plain function: False. Dynamo would fold them to True, and the specialization would answer what the function
-does not. Other compiles are left alone."""
+does not. Dynamo is also made to guard method descriptors that are passed around (`f = torch.Tensor.relu`), which it
+takes to be what they were without looking, and an argument that is the same object as a global, which it knows that it
+leaves unguarded (make_dupe_guard in torch/_dynamo/guards.py). Other compiles are left alone."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
+import types
 
 from ..logs import log
 
@@ -20,6 +24,9 @@ _NAMES = (
 )
 
 
+_DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
+
+
 @contextlib.contextmanager
 def as_plain():
     before = getattr(_thread, "plain", False)
@@ -31,7 +38,51 @@ def as_plain():
 
 
 def teach() -> bool:
-    """Puts our table in front of Dynamo's; whether that worked. Once per process."""
+    """Once per process; whether all of it worked."""
+    return _teach_tracing_state() & _teach_descriptors() & _teach_duplicates()
+
+
+def _teach_duplicates() -> bool:
+    try:
+        import torch._dynamo.variables.builder as builder
+        from torch._dynamo.guards import GuardBuilder
+
+        original, duplicate = builder.make_dupe_guard, GuardBuilder.DUPLICATE_INPUT
+    except (ImportError, AttributeError) as error:
+        log("capture", "Dynamo cannot be made to guard duplicates: %s", error)
+        return False
+
+    def make_dupe_guard(source, other):
+        guard = original(source, other)
+        if guard is None and other and other != source and getattr(_thread, "plain", False):
+            guard = functools.partial(duplicate, source_b=other)
+        return guard
+
+    builder.make_dupe_guard = make_dupe_guard
+    return True
+
+
+def _teach_descriptors() -> bool:
+    try:
+        from torch._dynamo.guards import GuardBuilder, install_guard
+        from torch._dynamo.variables.torch import BaseTorchVariable
+
+        original = BaseTorchVariable.create_with_source.__func__
+    except (ImportError, AttributeError) as error:
+        log("capture", "Dynamo cannot be made to guard descriptors: %s", error)
+        return False
+
+    def create_with_source(cls, value, source):
+        if getattr(_thread, "plain", False) and isinstance(value, _DESCRIPTORS):
+            install_guard(source.make_guard(GuardBuilder.ID_MATCH))
+        return original(cls, value, source)
+
+    BaseTorchVariable.create_with_source = classmethod(create_with_source)
+    return True
+
+
+def _teach_tracing_state() -> bool:
+    """Puts our table in front of Dynamo's."""
     import importlib
 
     try:
