@@ -1,8 +1,11 @@
 # Every target sets up what it needs: a fresh clone with nothing installed can start with `make demo` or `make test`.
-# PYTHON=/path/to/python picks the interpreter, VENV=/path/to/venv the environment, MAX_JOBS=n the compiler processes.
+# PYTHON=/path/to/python picks the interpreter, VENV=/path/to/venv the environment, MAX_JOBS=n the compiler processes,
+# TEST_JOBS=n the test processes.
 VENV ?= .venv
 PY := $(VENV)/bin/python
 PYTEST_ARGS ?=
+# Test processes. A file's tests stay in one process, in order.
+TEST_JOBS ?= 2
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .PHONY: help setup demo test test-fast test-hook-versions lint format bench figures clean distclean
@@ -51,7 +54,7 @@ demo: setup
 # tests/hook has a process of its own: it takes the core apart that the other tests use.
 test: setup test-hook-versions
 	@$(PY) -m pytest tests/hook $(PYTEST_ARGS)
-	@$(PY) -m pytest --ignore=tests/hook $(PYTEST_ARGS)
+	@$(PY) -m pytest --ignore=tests/hook -n $(TEST_JOBS) --dist loadfile $(PYTEST_ARGS)
 
 test-fast: setup
 	@$(PY) -m pytest -m "not slow" $(PYTEST_ARGS)

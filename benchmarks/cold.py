@@ -1,6 +1,7 @@
 """From the first call of a new function until it is served, against torch.compile's first call, in one warm process.
 
-Every repetition uses a fresh copy of the function. Triton's own compile of the kernel is done beforehand for all.
+Every repetition uses a fresh copy of the function. Triton's own compile of the kernel is done beforehand for all. So is
+what a process does once for all its functions: our precompiled header, Inductor's workers.
 
     python -m benchmarks.cold --out benchmarks/results/cold.json
 """
@@ -21,6 +22,7 @@ import torch
 
 from benchmarks import rivals
 from benchmarks.device import conditions, simulated, synchronize, use_device, without_interpretation
+from trident_hook.build import prelude
 
 PATIENCE_S = 120
 
@@ -89,6 +91,8 @@ def run(repetitions: int) -> dict:
             rivals.copy_of(work.fn)(*work.args)
             for make in contestants().values():  # once each: imports and the first compile of the process
                 make(work)
+            prelude.options()
+            prelude.wait()
             for _ in range(repetitions):
                 for name, make in contestants().items():
                     rows.setdefault(f"{work.name}: {name}", []).append(make(work))

@@ -29,7 +29,7 @@ def key_of(source: str) -> str:
 
     digest = hashlib.sha256()
     parts = [source, sys.implementation.cache_tag, sys.version, torch.__version__, triton.__version__,
-             Cython.__version__, _compiler(), " ".join(compiler.CFLAGS)]  # fmt: skip
+             Cython.__version__, _compiler(), " ".join(compiler.CFLAGS + compiler.LDFLAGS)]  # fmt: skip
     for name in sorted(os.listdir(compiler.include_dir())):
         if name.endswith((".h", ".pxd")):
             parts.append((compiler.include_dir() / name).read_text())

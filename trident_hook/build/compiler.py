@@ -12,7 +12,9 @@ from pathlib import Path
 from ..errors import BuildError
 
 #: -O1 halves the time of -O2 on Cython's boilerplate and is within noise of it on the code that we generate.
-CFLAGS = ("-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-strict-aliasing", "-w", "-g0")
+CFLAGS = ("-O1", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-w", "-g0")
+#: A module needs nothing that the process has not loaded already: neither start files nor the search for libraries.
+LDFLAGS = ("-shared", "-nostartfiles", "-nodefaultlibs")
 
 
 def include_dir() -> Path:
@@ -50,35 +52,57 @@ def compiler_version() -> str:
     return out.splitlines()[0] if out else "?"
 
 
+_declarations: list = []  # contexts of Cython that have read tdh.pxd (25 ms); one that is in use is not in the list
+
+
 def cythonize(source: Path) -> Path:
     """source.pyx -> source.c, in this process (a fork of Cython's command line would cost half a second)."""
     from Cython.Compiler import Errors
-    from Cython.Compiler.Main import CompilationOptions, compile_single, default_options
+    from Cython.Compiler.Main import CompilationOptions, Context, compile_single, default_options
 
     options = CompilationOptions(
         default_options, include_path=[str(include_dir())], language_level=3, output_file=str(source.with_suffix(".c")),
         errors_to_stderr=False, show_version=0,
     )  # fmt: skip
     try:
-        result = compile_single(str(source), options, None)
+        context = _declarations.pop()
+    except IndexError:
+        context = Context.from_options(options)
+    try:
+        result = compile_single(str(source), options, None, context=context)
     except Errors.CompileError as error:
         raise BuildError(f"Cython refused {source}: {error}", "a source it accepts", _REPORT) from error
     if result.num_errors or not source.with_suffix(".c").exists():
         raise BuildError(f"Cython refused {source}", "a source it accepts", _REPORT)
+    context.modules.pop(source.stem, None)  # what stays are the declarations that all modules share
+    _declarations.append(context)
     return source.with_suffix(".c")
 
 
 _REPORT = "This is a fault of trident_hook: please report it with the source."
 
 
+def compile_command() -> list[str]:
+    """All but the input and the output: the same for modules and for the precompiled prelude."""
+    return [*compiler_command(), *CFLAGS, f"-I{sysconfig.get_path('include')}", f"-I{include_dir()}"]
+
+
 def compile_c(source: Path, target: Path) -> None:
-    command = [
-        *compiler_command(), *CFLAGS, f"-I{sysconfig.get_path('include')}", f"-I{include_dir()}",
-        f"-Wa,-I{source.parent}", str(source), "-o", str(target),
-    ]  # fmt: skip
+    from . import prelude
+
+    helped = prelude.options()
+    if helped and not _run_compiler(source, target, helped).returncode:
+        return
+    if helped:
+        prelude.forget()
+    done = _run_compiler(source, target, [])
+    if done.returncode:
+        raise BuildError(f"{shlex.join(done.args)} failed:\n{done.stderr[-2000:]}", "a compiled module", _REPORT)
+
+
+def _run_compiler(source: Path, target: Path, more: list[str]) -> subprocess.CompletedProcess:
+    command = [*compile_command(), *more, *LDFLAGS, f"-Wa,-I{source.parent}", str(source), "-o", str(target)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, cwd=source.parent)
+        return subprocess.run(command, capture_output=True, text=True, cwd=source.parent)
     except OSError as error:
         raise BuildError(f"{command[0]} does not run: {error}", "a C compiler", "Set TRIDENT_HOOK_CC.") from error
-    if done.returncode:
-        raise BuildError(f"{shlex.join(command)} failed:\n{done.stderr[-2000:]}", "a compiled module", _REPORT)
