@@ -18,8 +18,12 @@ from torch.utils import _pytree as pytree
 import trident_hook
 from trident_hook import _core
 
-#: Refusals by which Dynamo itself says that it captures no single graph of the function.
-NOT_CAPTURED = ("graph-break", "dynamo-error", "no-graph", "dynamo-differs")
+#: Refusals that may be Dynamo's: `torch.compile(fullgraph=True)` is asked whether it captures such a case at all.
+PERHAPS_DYNAMOS = ("graph-break", "dynamo-error", "no-graph")
+#: Operators whose results hold whatever the memory held.
+UNINITIALISED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
+_numbers = itertools.count()
+OUTCOMES = ("skipped", "not captured", "served", "refused", "wrong")
 
 
 @dataclass
@@ -31,6 +35,7 @@ class Case:
     sample: object
     grad: bool = False
     out: bool = False
+    unset: bool = False  # the result holds whatever the memory held
 
     def fresh(self) -> tuple:
         memo: dict = {}
@@ -40,23 +45,28 @@ class Case:
 
 @dataclass
 class Verdict:
-    """What became of one operator. `outcome`: served, refused, wrong, skipped (eager does not run it here)."""
+    """What became of one operator: `cases` says it case by case, as (outcome, reason).
+
+    wrong         a case gives another answer than eager
+    refused       a case that Dynamo captures without a graph break is not served
+    served        every case that Dynamo captures is served, and there is one
+    not captured  Dynamo captures none of them
+    skipped       eager runs none of them here"""
 
     name: str
-    outcome: str = "served"
-    reason: str = ""
-    cases: dict = field(default_factory=dict)  # case -> "served", or why not
+    cases: dict = field(default_factory=dict)
 
     def add(self, case: str, outcome: str, reason: str = "") -> None:
-        self.cases[case] = outcome if not reason else f"{outcome}: {reason}"
-        order = ["served", "refused", "wrong"]
-        if outcome in order and order.index(outcome) > order.index(self.outcome):
-            self.outcome, self.reason = outcome, reason
+        self.cases[case] = (outcome, reason)
 
     @property
-    def captured(self) -> bool:
-        """Whether Dynamo captures it: the others are not ours to serve."""
-        return self.outcome != "refused" or self.reason.split(":")[0] not in NOT_CAPTURED
+    def outcome(self) -> str:
+        return max((outcome for outcome, _ in self.cases.values()), key=OUTCOMES.index, default="skipped")
+
+    @property
+    def reason(self) -> str:
+        """Of the first case with the outcome of the whole."""
+        return next((reason for outcome, reason in self.cases.values() if outcome == self.outcome), "no sample")
 
 
 def _copied(tensor: torch.Tensor, memo: dict) -> torch.Tensor:
@@ -66,43 +76,57 @@ def _copied(tensor: torch.Tensor, memo: dict) -> torch.Tensor:
     return memo[id(tensor)]
 
 
-def cases(op, samples: int = 2) -> list[Case]:
+def cases(op, samples: int = 2, device: str = "cpu") -> list[Case]:
     """float32 and int64 where supported, gradients, the in-place and the out variant."""
-    found = []
-    dtypes = op.supported_dtypes("cpu")
+    found, function = [], _function(op)
+    dtypes = op.supported_dtypes(device)
     for dtype in (torch.float32, torch.int64):
         if dtype in dtypes:
             count = samples if dtype is torch.float32 or torch.float32 not in dtypes else 1
-            for number, sample in enumerate(_samples(op, dtype, False, count)):
-                found.append(Case(f"{str(dtype)[6:]}[{number}]", op.op, sample))
-    dtype = torch.float32 if torch.float32 in dtypes else next(iter(dtypes), torch.float32)
+            for number, sample in enumerate(_samples(op, dtype, False, count, device)):
+                found.append(Case(f"{str(dtype)[6:]}[{number}]", function, sample))
+    dtype = torch.float32 if torch.float32 in dtypes else next(iter(sorted(dtypes, key=str)), torch.float32)
     if dtype not in (torch.float32, torch.int64) and not found:
-        found += [Case(f"{str(dtype)[6:]}[0]", op.op, s) for s in _samples(op, dtype, False, 1)]
+        found += [Case(f"{str(dtype)[6:]}[0]", function, s) for s in _samples(op, dtype, False, 1, device)]
     if op.supports_autograd and torch.float32 in dtypes:
-        found += [Case("grad", op.op, s, grad=True) for s in _samples(op, torch.float32, True, 1)]
+        found += [Case("grad", function, s, grad=True) for s in _samples(op, torch.float32, True, 1, device)]
     inplace = op.inplace_variant
     if inplace is not None:
-        plain = [s for s in _samples(op, dtype, False, 4) if not s.broadcasts_input]
+        plain = [s for s in _samples(op, dtype, False, 4, device) if not s.broadcasts_input]
         found += [Case("in-place", inplace, s) for s in plain[:1] if isinstance(s.input, torch.Tensor)]
     if op.supports_out:
-        found += [Case("out", op.op, s, out=True) for s in _samples(op, dtype, False, 1)]
+        found += [Case("out", function, s, out=True) for s in _samples(op, dtype, False, 1, device)]
+    for case in found:
+        case.unset = op.name in UNINITIALISED
     return found
 
 
-def _samples(op, dtype, grad: bool, count: int) -> list:
+def _function(op):
+    """The operator. Those that draw random numbers are wrapped for PyTorch's tests, in a way that Dynamo does not trace:
+    `lambda ...: wrapper_set_seed(torch.nn.functional.dropout, ...)`."""
+    names = getattr(getattr(op.op, "__code__", None), "co_names", ())
+    if "wrapper_set_seed" not in names:
+        return op.op
+    inner = torch
+    for name in names[names.index("wrapper_set_seed") + 2 :]:
+        inner = getattr(inner, name, None)
+    return inner if callable(inner) else op.op
+
+
+def _samples(op, dtype, grad: bool, count: int, device: str) -> list:
     """The first one, and others spread over the first twelve."""
     torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        many = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=grad), 12))
+        many = list(itertools.islice(op.sample_inputs(device, dtype, requires_grad=grad), 12))
     return many[:1] if count == 1 else many[:: max(1, len(many) // count)][:count]
 
 
-def check(op, samples: int = 2) -> Verdict:
+def check(op, samples: int = 2, device: str = "cpu") -> Verdict:
     verdict = Verdict(op.formatted_name)
     functions: dict = {}  # form of the call -> the function that serves its cases
     waiting = []
-    for case in cases(op, samples):
+    for case in cases(op, samples, device):
         try:
             expected = answer(plain(case.op, case), case)
         except Exception as error:
@@ -113,13 +137,10 @@ def check(op, samples: int = 2) -> Verdict:
         if fn is None or trident_hook.explain(fn).refused:
             fn = functions[key] = _served(case)
         compared, why = _compare(fn, case, expected)
-        if not compared and _dynamo_differs(case, expected):
-            verdict.add(case.name, "refused", f"dynamo-differs: {why}")
-            functions.pop(key)
-        elif not compared:
-            verdict.add(case.name, "wrong", f"captured: {why}")
+        if not compared:
+            verdict.add(case.name, "wrong", f"captured: {why}{_dynamos_own(case, expected)}")
         elif (reason := _refusal(fn)) is not None:
-            verdict.add(case.name, "refused", reason)
+            verdict.add(case.name, *_whose(case, reason))
             functions.pop(key)
             _build(fn)
             waiting.append((fn, None, None))
@@ -130,14 +151,12 @@ def check(op, samples: int = 2) -> Verdict:
     for fn, case, expected in waiting:
         if case is not None:
             _second_call(verdict, fn, case, expected)
-    if not verdict.cases or all(v.startswith("skipped") for v in verdict.cases.values()):
-        verdict.outcome, verdict.reason = "skipped", next(iter(verdict.cases.values()), "no sample for the CPU")
     return verdict
 
 
 def _second_call(verdict: Verdict, fn, case: Case, expected) -> None:
     if (reason := _refusal(fn)) is not None:
-        return verdict.add(case.name, "refused", reason)
+        return verdict.add(case.name, *_whose(case, reason))
     before = trident_hook.counts(fn)
     compared, why = _compare(fn, case, expected)
     after = trident_hook.counts(fn)
@@ -145,6 +164,8 @@ def _second_call(verdict: Verdict, fn, case: Case, expected) -> None:
         verdict.add(case.name, "wrong", why)
     elif after["hits"] > before["hits"]:
         verdict.add(case.name, "served")
+    elif after["bypasses"] > before["bypasses"]:
+        verdict.add(case.name, "refused", "bypassed: a size that the data decides is 0 or 1, or an assertion fails")
     else:
         last = trident_hook.explain(fn).last_miss
         verdict.add(case.name, "refused", _refusal(fn) or f"missed: {last}")
@@ -161,7 +182,9 @@ def plain(op, case: Case):
     parameters = ", ".join([*positional, *(f"k_{name}" for name in named)])
     passed = ", ".join([*positional, *(f"{name}=k_{name}" for name in named)])
     scope = {"op": op}
-    exec(f"def call({parameters}):\n    return op({passed})\n", scope)
+    # A file name of its own: Dynamo remembers by file and line which sizes have changed.
+    source = compile(f"def call({parameters}):\n    return op({passed})\n", f"<sample {next(_numbers)}>", "exec")
+    exec(source, scope)
     return scope["call"]
 
 
@@ -181,12 +204,31 @@ def _build(fn) -> None:
         record._build()
 
 
-def _dynamo_differs(case: Case, expected: tuple) -> bool:
-    """Whether `torch.compile` alone, without a compiler behind it, gives another answer than eager as well."""
+def _dynamos_own(case: Case, expected: tuple) -> str:
+    """A note for a wrong answer: whether `torch.compile` alone, with no compiler behind it, gives it too."""
     try:
-        return not equal(answer(torch.compile(plain(case.op, case), backend="eager"), case), expected)
-    except Exception:
-        return True
+        same_there = equal(answer(torch.compile(plain(case.op, case), backend="eager"), case), expected)
+    except Exception as error:
+        return f" (torch.compile raises {type(error).__name__})"
+    return "" if same_there else " (torch.compile differs from eager as well)"
+
+
+def _whose(case: Case, reason: str) -> tuple[str, str]:
+    """("refused", reason), or ("not captured", Dynamo's words) where Dynamo alone does not capture the case whole."""
+    if reason.split(":")[0] not in PERHAPS_DYNAMOS:
+        return "refused", reason
+    graphs = []
+
+    def count(graph_module, _):
+        graphs.append(graph_module)
+        return graph_module.forward
+
+    try:
+        answer(torch.compile(plain(case.op, case), backend=count, fullgraph=True), case)
+    except Exception as error:
+        words = str(error).strip().splitlines()
+        return "not captured", f"{type(error).__name__}: {words[0] if words else ''}"
+    return ("refused", reason) if graphs else ("not captured", "no operator in the graph")
 
 
 def _refusal(fn) -> str | None:
@@ -229,8 +271,8 @@ def _compare(fn, case: Case, expected: tuple) -> tuple[bool, str]:
         return False, f"raises {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     if equal(got, expected):
         return True, ""
-    again = answer(plain(case.op, case), case)
-    if not equal(again, expected):  # uninitialised memory, or really at random
+    eagers = (answer(plain(case.op, case), case) for _ in range(3))
+    if case.unset or not all(equal(again, expected) for again in eagers):  # at random, or in no fixed order
         return (True, "") if equal(_facts(got), _facts(expected)) else (False, "other metadata")
     for name, a, b in zip(("result", "arguments", "gradients", "aliasing"), got, expected, strict=True):
         if not equal(a, b):
@@ -276,12 +318,16 @@ def _aliasing(result, given) -> list:
 def _facts(tree):
     return pytree.tree_map(
         lambda t: (
-            (t.shape, t.dtype, t.layout, t.requires_grad, type(t.grad_fn).__name__)
+            (t.shape, t.dtype, t.layout, _stride(t), t.requires_grad, type(t.grad_fn).__name__)
             if isinstance(t, torch.Tensor)
             else type(t)
         ),
         tree[:2],
     )
+
+
+def _stride(tensor: torch.Tensor) -> tuple | None:
+    return tensor.stride() if tensor.layout is torch.strided else None
 
 
 def _brief(value) -> str:

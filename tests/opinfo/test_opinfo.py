@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import types
+
 import pytest
 import torch
 
 import trident_hook
-from opinfo.check import check
+from opinfo import run
+from opinfo.check import Verdict, check
 from opinfo.database import operators
 from trident_hook.config import config
 
@@ -105,3 +110,72 @@ def test_a_returned_list_used_as_a_whole():
     assert torch.equal(whole, x)
     assert torch.equal(plus, x[:2] + 1)
     assert part.data_ptr() == x.data_ptr()
+
+
+# -- the report ----------------------------------------------------------------------------------------------------------
+
+
+def verdict(name, **cases):
+    whole = Verdict(
+        name, {case: tuple(found.split(": ", 1)) if ": " in found else (found, "") for case, found in cases.items()}
+    )
+    return {"name": name, "outcome": whole.outcome, "reason": whole.reason, "cases": whole.cases, "seconds": 1.0}
+
+
+def test_what_the_report_counts():
+    verdicts = [
+        verdict("a", x="served", y="served"),
+        verdict("b", x="served", y="not captured: a break"),
+        verdict("c", x="served", y="refused: guard: why", z="not captured: a break"),
+        verdict("d", x="refused: guard: another", y="wrong: result differs"),
+        verdict("e", x="not captured: a break", y="skipped: eager raises"),
+        verdict("f", x="skipped: eager raises"),
+        verdict("g"),
+    ]
+    assert [v["outcome"] for v in verdicts] == [
+        "served", "served", "refused", "wrong", "not captured", "skipped", "skipped"
+    ]  # fmt: skip
+    found = run.summary(verdicts)
+    assert found["operators"]["captured_by_dynamo"] == 4
+    assert found["operators"]["served_of_captured"] == 0.5
+    assert found["operators"]["served_but_for_cases_that_dynamo_does_not_capture"] == 1
+    assert found["cases"]["captured_by_dynamo"] == 7
+    assert found["refused_by_reason"] == {"guard": ["c", "d"]}
+    text = run.table(run.make_report(verdicts, {"device": "cpu"}, 1.0))
+    assert "| wrong | 1 | 1 |" in text
+    assert "- result differs: d (y)" in text
+
+
+def test_a_run_that_is_cut_off_goes_on(monkeypatch):
+    asked = []
+
+    class Member:
+        def __init__(self, device):
+            self.process = types.SimpleNamespace(poll=lambda: None)
+
+        def ask(self, name):
+            asked.append(name)
+            return verdict(name, x="served")
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(run, "Worker", Member)
+    kept = []
+    assert run.run(["a", "b"], 2, seconds=-1.0, keep=kept.append) == []
+    found = run.run(["a", "b", "c"], 2, known={"b": verdict("b", x="served")}, keep=kept.append)
+    assert [v["name"] for v in found] == ["a", "b", "c"]
+    assert sorted(asked) == ["a", "c"] == sorted(v["name"] for v in kept)
+
+
+def test_an_operator_that_kills_its_process():
+    """`ask` tells the death of the process; nothing waits for an answer that never comes."""
+    member = object.__new__(run.Worker)
+    member.process = subprocess.Popen(
+        [sys.executable, "-c", "import os; input(); os._exit(7)"],
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    answer = member.ask("boom")
+    assert (answer["outcome"], answer["reason"]) == ("wrong", "the process ended with 7")

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import types
 import warnings
+
+from ..errors import Unsupported
+from .autograd_functions import refuse_applied
+from .data_dependent import refuse_stale_numbers
 
 
 def normalize(graph_module, example_inputs: list):
@@ -13,6 +18,9 @@ def normalize(graph_module, example_inputs: list):
     import torch
     from torch.fx.experimental.proxy_tensor import make_fx
 
+    refuse_applied(graph_module)
+    refuse_stale_numbers(graph_module)
+    _refuse_returned_containers(graph_module)
     context = torch._guards.TracingContext.get()
     fake_mode = context.fake_mode
 
@@ -38,6 +46,14 @@ def normalize(graph_module, example_inputs: list):
     traced.meta["trident_hook_grad_mode"] = torch.is_grad_enabled()
     _mark_captured(traced, graph_module)
     return traced, fakes
+
+
+def _refuse_returned_containers(graph_module) -> None:
+    """Functions of PyTorch that are written in Python and stand in the graph whole, as `torch.lu`, return the container
+    that `out=` gave them. Dynamo makes the result a new one, a plain tuple where the program gave a named one."""
+    for node in graph_module.graph.nodes:
+        if isinstance(node.target, types.FunctionType) and isinstance(node.kwargs.get("out"), (tuple, list)):
+            raise Unsupported("out-container", f"{node.name} is given a tuple or list as `out`, and may return it")
 
 
 def _mark_captured(traced, graph_module) -> None:

@@ -21,6 +21,7 @@ from ..ir.program import (
     TensorMeta,
 )
 from . import launches
+from .data_dependent import Numbers
 
 #: Allocations whose result is fully described by the traced sizes, strides, dtype and device.
 _ALLOCATIONS = {
@@ -48,16 +49,20 @@ class ProgramBuilder:
         self.symbols: dict = {}
         self.constants: dict = {}  # get_attr node -> its tensor, where every use only copies it
         self.names: dict[str, str] = {}  # a further getitem of the same result -> the first one's name
+        self.numbers = Numbers(traced.graph)
 
     def build(self, sites: dict, samples: dict) -> HostProgram:
         self.samples = samples
         inputs = self._inputs()
+        self.numbers.given = self.symbols
         ops = []
         for node in self.traced.graph.nodes:
             if node.op == "call_function":
                 op = self._op(node, sites)
                 if op is not None:
                     ops.append(op)
+                    ops += self.numbers.checks_of(op)
+                self.numbers.passed(node, node in sites)
             elif node.op == "get_attr":
                 op = self._constant(node)
                 if op is not None:
@@ -121,7 +126,7 @@ class ProgramBuilder:
     # -- operations ------------------------------------------------------------------------------------------------
     def _op(self, node, sites: dict):
         if node in sites:
-            return launches.launch_op(sites[node], self._expr, lambda n: self.samples[n.name])
+            return launches.launch_op(sites[node], self._settled, lambda n: self.samples[n.name])
         target = node.target
         if target is torch._C._set_grad_enabled:
             before = self.traced.meta["trident_hook_grad_mode"]
@@ -131,11 +136,17 @@ class ProgramBuilder:
         if isinstance(target, torch._ops.OpOverload):
             if isinstance(node.meta.get("val"), (torch.SymInt, int)) and target.namespace == "aten" and not node.users:
                 return None
-            if target._schema.name in ("aten::sym_size", "aten::sym_stride", "aten::sym_numel") or _is_backed(node):
+            if target is torch.ops.aten._assert_scalar.default:
+                return self.numbers.assertion(node)
+            if target._schema.name in ("aten::sym_size", "aten::sym_stride", "aten::sym_numel"):
                 return None
+            if isinstance(node.meta.get("val"), torch.SymInt) and not self.numbers.binds(node):
+                self.numbers.refuse_remembered(node)
+                self._checked(node.meta["val"].node.expr)
+                return None  # it only computed an int which the symbols of the capture already give
             name = target._schema.name + ("." + target._schema.overload_name if target._schema.overload_name else "")
             if name in _ALLOCATIONS and _plain_allocation(node):
-                meta = tensor_meta(node.meta["val"])
+                meta = tensor_meta(node.meta["val"], self._checked)
                 return Alloc(node.name, meta, _node_text(node))
             return self._call(node, target)
         if _is_symbolic(node):
@@ -161,7 +172,10 @@ class ProgramBuilder:
             args.append(self._arg(value, schema.name))
         outs = self._outs(node, schema)
         numbers = tuple(a.type.str() for a in schema.returns if "Tensor" not in a.type.str())
-        return OpCall(schema.name, schema.overload_name, tuple(args), outs, numbers, text=_node_text(node))
+        binds = self.numbers.bind(node)
+        if not binds and torch.Tag.dynamic_output_shape in overload.tags:
+            self.numbers.refuse_remembered(node)
+        return OpCall(schema.name, schema.overload_name, tuple(args), outs, numbers, _node_text(node), binds)
 
     def _outs(self, node, schema) -> tuple:
         value = node.meta.get("val")
@@ -171,7 +185,7 @@ class ProgramBuilder:
             return (node.name,)
         if isinstance(value, (tuple, list)):
             return self._several(node, value, schema)
-        if node.users:
+        if node.users and not self.numbers.binds(node):
             raise Unsupported("operator", f"{schema.name} returns {type(value).__name__}")
         return ()
 
@@ -215,7 +229,7 @@ class ProgramBuilder:
                 return ConstArg(meta)
             if isinstance(meta, (list, tuple)):
                 return self._whole(value, meta, op)
-            return IntArg(self._expr(value))
+            return self.numbers.argument(value) or IntArg(self._expr(value))
         if isinstance(value, (list, tuple)):
             items = list(value)
             if any(isinstance(v, torch.fx.Node) for v in items):
@@ -241,7 +255,7 @@ class ProgramBuilder:
         """A tensor's name, or an int expression."""
         if not isinstance(value, torch.fx.Node):
             if isinstance(value, torch.SymInt):
-                return checked(value.node.expr)
+                return self._checked(value.node.expr)
             if isinstance(value, int):
                 return int(value)
             raise Unsupported("graph-value", f"{type(value).__name__}")
@@ -249,16 +263,24 @@ class ProgramBuilder:
         if isinstance(meta, torch.Tensor):
             return self._name(value)
         if isinstance(meta, torch.SymInt):
-            return checked(meta.node.expr)
+            return self._checked(meta.node.expr)
         if isinstance(meta, int) and not isinstance(meta, bool):
             return meta
         raise Unsupported("graph-value", f"{value.name} is a {type(meta).__name__}")
+
+    def _settled(self, value):
+        """For launches, whose preconditions are checked before the program begins."""
+        expr = self._expr(value)
+        return expr if isinstance(expr, (str, int)) else checked(expr)
+
+    def _checked(self, expr):
+        return checked(expr, self.numbers.known(expr))
 
     def _output(self, value):
         if value is None:
             return ConstArg(None)
         if isinstance(value, torch.fx.Node):
-            return self._expr(value)
+            return self.numbers.argument(value) or self._expr(value)
         if isinstance(value, (bool, float, str)):
             return ConstArg(value)
         return self._expr(value)
@@ -275,25 +297,25 @@ def _flat_results(values, place: tuple = ()) -> list:
     return found
 
 
-def checked(expr):
-    """A sympy expression without data-dependent symbols; a plain int if it is constant."""
+def checked(expr, known=frozenset()):
+    """A sympy expression without data-dependent symbols other than `known`; a plain int if it is constant."""
     from torch.utils._sympy.symbol import SymT, symbol_is_type
 
     if expr.is_Integer:
         return int(expr)
-    for symbol in expr.free_symbols:
+    for symbol in expr.free_symbols - known:
         if symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)):
             raise Unsupported("data-dependent", f"a size that is only known when the program runs ({symbol})")
     return expr
 
 
-def tensor_meta(value) -> TensorMeta:
-    """Facts of a fake tensor."""
+def tensor_meta(value, check=checked) -> TensorMeta:
+    """Facts of a fake tensor. `check(expr)` refuses the sizes that cannot be told."""
     if value.layout is not torch.strided or type(value).__name__ not in ("FakeTensor", "Tensor", "Parameter"):
         raise Unsupported("tensor", f"{type(value).__name__} with layout {value.layout}")
 
     def number(n):
-        return checked(n.node.expr) if isinstance(n, torch.SymInt) else int(n)
+        return check(n.node.expr) if isinstance(n, torch.SymInt) else int(n)
 
     return TensorMeta(
         tuple(map(number, value.size())),
@@ -314,15 +336,6 @@ def _plain_allocation(node) -> bool:
 
 def _is_symbolic(node) -> bool:
     return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool, int))
-
-
-def _is_backed(node) -> bool:
-    """An operator that only computed an int which the symbols of the capture already give."""
-    value = node.meta.get("val")
-    if not isinstance(value, torch.SymInt):
-        return False
-    checked(value.node.expr)
-    return True
 
 
 def _node_text(node) -> str:

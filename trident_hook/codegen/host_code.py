@@ -10,11 +10,13 @@ from ..errors import Unsupported
 from ..ir.program import (
     GRAD_MODE,
     Alloc,
+    Check,
     ConstArg,
     HostProgram,
     IntArg,
     IntListArg,
     Launch,
+    NumberArg,
     OpCall,
     Param,
     TensorArg,
@@ -24,6 +26,8 @@ from . import intexpr
 from .values import Reader
 from .writer import literal
 
+_MAP = "unsigned char[128]"  # TDH_MAP_BYTES
+_LEAVE = "status = TDH_BYPASS; break"  # before the first effect: the plain function runs instead
 _INT_TYPES = {"i1": "int8_t", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t", "u1": "uint8_t",
               "u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t"}  # fmt: skip
 _INT_RANGES = {"i8": (-(2**7), 2**7 - 1), "i16": (-(2**15), 2**15 - 1), "i32": (-(2**31), 2**31 - 1),
@@ -40,6 +44,8 @@ class HostWriter:
         self.ints: dict[object, str] = {}  # expression -> C variable
         self.declared: list[str] = []
         self.max_params = self.max_ints = self.max_tensors = self.max_outs = 1
+        self.maps: dict[Param, str] = {}  # of this launch: the variable that holds the tensor map
+        self.late: list = []  # int expressions over what the program itself computes
         self.uses_launch = any(isinstance(op, Launch) for op in program.ops)
         self._last_use = self._liveness()
 
@@ -55,8 +61,11 @@ class HostWriter:
 
     def bind_symbols(self) -> None:
         """One C variable per symbol and per int expression that the program uses; an overflow is a miss."""
-        wanted = [e for e in self._int_expressions() if not isinstance(e, int)]
-        symbols = sorted({s for e in wanted for s in e.free_symbols}, key=str)
+        wanted: list = []
+        late = {b.symbol for op in self.program.ops if isinstance(op, OpCall) for b in op.binds}
+        for expr in self._int_expressions():
+            (self.late if expr.free_symbols & late else wanted).append(expr)
+        symbols = sorted({s for e in (*wanted, *self.late) for s in e.free_symbols} - late, key=str)
         for symbol in symbols:
             place = self.program.symbols.get(symbol)
             if place is None:
@@ -139,6 +148,8 @@ class HostWriter:
                 self._alloc(op)
             elif isinstance(op, OpCall):
                 self._call(op)
+            elif isinstance(op, Check):
+                self.out(f"if not ({intexpr.from_sympy(op.condition, self._symbol)}) or ovf: {_LEAVE}")
             else:
                 self._launch(op)
             self._release_dead(index)
@@ -169,7 +180,7 @@ class HostWriter:
         self.out(f"if {handle} == NULL: break")
 
     def _call(self, op: OpCall) -> None:
-        template, tensors, ints = [], [], []
+        template, tensors, ints, floats = [], [], [], []
 
         def int_slot(value):
             ints.append(value)
@@ -184,6 +195,10 @@ class HostWriter:
             elif isinstance(arg, IntListArg):
                 items = [("c", v) if isinstance(v, int) else int_slot(v) for v in arg.values]
                 template.append(("il", items))
+            elif isinstance(arg, NumberArg):
+                numbers, tag = (floats, "d") if arg.kind == "float" else (ints, "b")
+                numbers.append(arg.symbol)
+                template.append((tag, len(numbers) - 1))
             elif isinstance(arg, TensorListArg):
                 slots = []
                 for name in arg.names:
@@ -200,20 +215,43 @@ class HostWriter:
         for index, value in enumerate(ints):
             self.out(f"n[{index}] = {self.int(value)}")
         site = self.tables.site(op.op, op.overload, tuple(template), len(op.outs))
+        doubles = self._declare(f"double[{len(floats)}]", "in_d") if floats else "NULL"
+        for index, symbol in enumerate(floats):
+            self.out(f"{doubles}[{index}] = {self.ints[symbol]}")
         numbers = self._number_results(op)
-        self.out(f"if rt.op_call({site}, a, n, NULL, outs, {numbers}) != 0: break")
+        self.out(f"if rt.op_call({site}, a, n, {doubles}, outs, {', '.join(numbers)}) != 0: break")
         for index, name in enumerate(op.outs):
             if name in self._last_use or name in self._output_names():
                 self.out(f"{self._own(name)} = outs[{index}]")
             else:
                 self.out(f"rt.release(outs[{index}])")
+        if op.binds:
+            self._bind_late(op, *numbers)
 
-    def _number_results(self, op: OpCall) -> str:
-        """Where results go that are no tensors, which nothing reads."""
+    def _number_results(self, op: OpCall) -> tuple[str, str]:
+        """Where results go that are no tensors."""
         count = len(op.number_outs)
         if not count:
-            return "NULL, NULL"
-        return f"{self._declare(f'int64_t[{count}]', 'out_n')}, {self._declare(f'double[{count}]', 'out_d')}"
+            return "NULL", "NULL"
+        return self._declare(f"int64_t[{count}]", "out_n"), self._declare(f"double[{count}]", "out_d")
+
+    def _bind_late(self, op: OpCall, ints: str, doubles: str) -> None:
+        """Numbers and sizes that the operation gave, and the expressions that can be computed now."""
+        for bound in op.binds:
+            type_ = "double" if bound.kind == "float" else "int64_t"
+            name = self.ints[bound.symbol] = self._declare(type_, f"s_{bound.symbol}")
+            if bound.kind == "size":
+                tensor = self._declare("tdh_tensor", f"t_{op.outs[bound.index]}")
+                self.out(f"if rt.handle_read({self.handles[op.outs[bound.index]]}, &{tensor}) != 0: {_LEAVE}")
+                self.out(f"{name} = {tensor}.sizes[{bound.dim}]")
+            else:
+                self.out(f"{name} = {doubles if bound.kind == 'float' else ints}[0]")
+        ready = [e for e in self.late if e not in self.ints and all(s in self.ints for s in e.free_symbols)]
+        for expr in ready:
+            name = self.ints[expr] = self._declare("int64_t", "e_late")
+            self.out(f"{name} = {intexpr.from_sympy(expr, self._symbol)}  # {expr}")
+        if ready:
+            self.out(f"if ovf: {_LEAVE}")
 
     def _launch(self, op: Launch) -> None:
         kernel = self.tables.kernel(op.kernel)
@@ -224,6 +262,7 @@ class HostWriter:
                 self.out(f"{pointer} = rt.data_ptr({self.handles[param.value]})")
             if param.tensor and param.divisible is not None and param.value not in self._input_names():
                 late.append(_aligned(self.pointers[param.value], param))
+        late += [self._tensor_map(param) for param in op.params if param.map is not None]
         count = 0
         for param in op.params:
             self.out(f"params[{count}] = {self._param(param)}")
@@ -251,8 +290,23 @@ class HostWriter:
                      f"{len(op.fallback_ints)}) != 0: break")  # fmt: skip
         self.out("status = TDH_ERROR")
 
+    def _tensor_map(self, param: Param) -> str:
+        """The condition that the parameter's tensor map was made."""
+        wanted, made = self._declare("tdh_tensor_map", f"m_{param.name}"), self._declare(_MAP, f"map_{param.name}")
+        self.maps[param] = made
+        self.out(f"{wanted}.address = {self.pointers[param.value]}")
+        for field, values in (("sizes", param.map.sizes), ("strides", param.map.strides), ("box", param.map.box)):
+            for index, value in enumerate(values):
+                self.out(f"{wanted}.{field}[{index}] = {self.int(value)}")
+        for field in ("data_type", "swizzle", "element_size", "nan_fill"):
+            self.out(f"{wanted}.{field} = {int(getattr(param.map, field))}")
+        self.out(f"{wanted}.rank = {len(param.map.sizes)}")
+        return f"rt.tensor_map(&{wanted}, {made}) == 0"
+
     def _param(self, param: Param) -> str:
         """Address of the parameter's value."""
+        if param.map is not None:
+            return self.maps[param]
         if param.tensor:
             return f"&{self.pointers[param.value]}"
         value = param.value
@@ -323,7 +377,9 @@ class HostWriter:
             elif isinstance(op, Launch):
                 found += [*op.grid, *op.fallback_ints, *(e for e, _ in (*op.equal, *op.unequal))]
                 found += [p.value for p in op.params if not p.tensor]
-        found += [o for o in self.program.outputs if not isinstance(o, (str, ConstArg))]
+            elif isinstance(op, Check):  # its symbols; the relation itself is no int
+                found += sorted(op.condition.free_symbols, key=str)
+        found += [o for o in self.program.outputs if not isinstance(o, (str, ConstArg, NumberArg))]
         unique = {}
         for item in found:
             if not isinstance(item, (int, float, bool, str)) and item is not None:
@@ -335,6 +391,9 @@ class HostWriter:
         for index, op in enumerate(self.program.ops):
             for name in op.reads():
                 last[name] = index
+            for bound in getattr(op, "binds", ()):
+                if bound.kind == "size":
+                    last.setdefault(op.outs[bound.index], index)
         return last
 
     def _release_dead(self, index: int) -> None:

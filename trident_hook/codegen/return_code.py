@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..errors import Unsupported
 from ..ir import recipe as r
-from ..ir.program import ConstArg
+from ..ir.program import ConstArg, NumberArg
 from .host_code import HostWriter
 from .values import Reader
 
@@ -115,6 +115,11 @@ class ReturnWriter:
     def _output(self, output) -> str:
         if isinstance(output, ConstArg):
             return self._constant(output.value)
+        if isinstance(output, NumberArg):
+            number = self.host.ints[output.symbol]
+            if output.kind == "float":
+                return self._slot(f"PyFloat_FromDouble({number})")
+            return self._slot(f"PyBool_FromLong({number})")
         if not isinstance(output, str):
             return self._slot(f"PyLong_FromLongLong({self.host.int(output)})")
         handle = self.host.handles[output]

@@ -69,6 +69,25 @@ class ConstArg:
 
 
 @dataclass(frozen=True)
+class NumberArg:
+    """A float or bool that an earlier operation returned; `kind`: "float" or "bool"."""
+
+    symbol: object
+    kind: str
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A sympy symbol whose value an operation gives. `kind`: "int", "float", "bool" (its only number result), or "size":
+    of dimension `dim` of its tensor result number `index`."""
+
+    symbol: object
+    kind: str
+    index: int = 0
+    dim: int = 0
+
+
+@dataclass(frozen=True)
 class OpCall:
     """A call of a registered operator through PyTorch's dispatcher. `args` has one entry per schema argument;
     `outs` one per tensor result, None for one that is not used and undefined."""
@@ -77,8 +96,9 @@ class OpCall:
     overload: str  # "Tensor", "" for the default
     args: tuple
     outs: tuple
-    number_outs: tuple = ()  # types of the results that are no tensors, none of which is read
+    number_outs: tuple = ()  # types of the results that are no tensors, none of which is read but through `binds`
     text: str = ""
+    binds: tuple[Bound, ...] = ()
 
     def reads(self) -> tuple[str, ...]:
         names = []
@@ -97,6 +117,38 @@ class OpCall:
 
 
 @dataclass(frozen=True)
+class Check:
+    """A condition on what the program itself has computed, before its first effect. Where it does not hold, what was
+    computed is dropped and the call is the plain function's."""
+
+    condition: object  # sympy relation over the symbols
+    text: str
+
+    def reads(self) -> tuple[str, ...]:
+        return ()
+
+    def writes(self) -> tuple[str, ...]:
+        return ()
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """What the driver encodes for a tensor descriptor. Sizes and strides (in elements) are int expressions, outermost
+    dimension first; `data_type` and `swizzle` are the driver's numbers."""
+
+    sizes: tuple
+    strides: tuple
+    box: tuple[int, ...]
+    data_type: int
+    swizzle: int
+    element_size: int
+    nan_fill: bool
+
+
+@dataclass(frozen=True)
 class Param:
     """One parameter of a kernel as it is passed. `value`: a tensor name, an int expression, a float, a bool, or None
     for a null pointer.
@@ -110,6 +162,7 @@ class Param:
     divisible: bool | None = None
     tensor: bool = False
     declared: bool = False
+    map: TensorMap | None = None  # `value` is described by a tensor map, which is what the kernel gets
 
     def __str__(self) -> str:
         return f"{self.name}: {self.type} = {self.value}"
@@ -167,7 +220,7 @@ class Input:
 class HostProgram:
     inputs: tuple[Input, ...]
     ops: tuple
-    outputs: tuple  # tensor names, int expressions, or ConstArg, in the order of the graph's outputs
+    outputs: tuple  # tensor names, int expressions, NumberArg or ConstArg, in the order of the graph's outputs
     symbols: dict  # sympy symbol -> ("size"|"stride"|"offset", input index, dim) or ("input", input index)
 
     def __str__(self) -> str:
