@@ -9,6 +9,7 @@ Needs apache-tvm-ffi; the rest of the package does not."""
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import itertools
 import sys
@@ -74,6 +75,17 @@ def register_aten() -> Registered:
         done = library.register(name, overload, f"trident.aten.{text}")
         (names.append(f"trident.aten.{text}") if done else inexpressible.append(text))
     return Registered(tuple(names), tuple(inexpressible))
+
+
+def handle_of(tensor: torch.Tensor) -> ctypes.c_void_p:
+    """An opaque handle of a tensor, for functions of the table: they get the very tensor, with its autograd history, its
+    storage offset and whatever DLPack has no form for. Borrowed: the tensor must outlive the call."""
+    return ctypes.c_void_p(_library()[1].handle_of(tensor))
+
+
+def tensor_of(handle: ctypes.c_void_p) -> torch.Tensor:
+    """The tensor behind an owned handle, as functions return them where they were given handles. The handle is spent."""
+    return _library()[1].take_handle(handle.value or 0)
 
 
 def _operators(namespace: str) -> list[tuple[str, str]]:

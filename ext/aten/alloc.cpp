@@ -15,6 +15,7 @@
 
 #include <optional>
 
+#include "aten/entry.h"
 #include "aten/handle.h"
 #include "services.h"
 
@@ -30,15 +31,6 @@ const empty_strided_handle &empty_strided_operator() {
                                                  .typed<at::_ops::empty_strided::schema>();
   return handle;
 }
-
-// The entry behind a handle: its dispatch table says which kernel a backend has at this moment. PyTorch keeps the field
-// private; an explicit instantiation may name it (C++20, [temp.spec.general]/6). A change of type stops the build.
-template <auto Field>
-struct field_of_handle {
-  friend const auto &operator_entry(const c10::OperatorHandle &handle) { return (handle.*Field)->op; }
-};
-template struct field_of_handle<&c10::OperatorHandle::operatorDef_>;
-const auto &operator_entry(const c10::OperatorHandle &handle);
 
 constexpr int n_trusted = 2;  // CPU, CUDA
 static_assert(static_cast<int>(c10::DeviceType::CPU) == 0 && static_cast<int>(c10::DeviceType::CUDA) == 1);
@@ -115,8 +107,9 @@ PyObject *py_alloc_trust(PyObject *, PyObject *number) {
     void *library = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_NOLOAD);
     if (library == nullptr) Py_RETURN_FALSE;
     allocate_on_cuda = reinterpret_cast<cuda_allocation>(
-        dlsym(library, "_ZN2at6detail18empty_strided_cudaEN3c108ArrayRefIlEES3_NS1_10ScalarTypeESt8optionalINS1_"
-                            "6DeviceEE"));
+        dlsym(library,
+              "_ZN2at6detail18empty_strided_cudaEN3c108ArrayRefIlEES3_NS1_10ScalarTypeESt8optionalINS1_"
+              "6DeviceEE"));
     if (allocate_on_cuda == nullptr) Py_RETURN_FALSE;
   }
   static const int registered = pthread_atfork(nullptr, nullptr, [] { initialised[1] = false; });

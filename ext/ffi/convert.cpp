@@ -115,7 +115,7 @@ struct converter {
   }
 
   at::Tensor remember(at::Tensor made, ffi::Any object) const {
-    crossed->given.emplace_back(made.unsafeGetTensorImpl(), std::move(object));
+    crossed->given.emplace_back(made, std::move(object));
     return made;
   }
 
@@ -213,10 +213,10 @@ ffi::Any export_tensor(const at::Tensor &tensor, const crossing &crossed) {
     live_handles++;
     return ffi::Any(static_cast<void *>(owned.unsafeReleaseTensorImpl()));
   }
-  for (const auto &[impl, object] : crossed.given) {
-    if (impl == tensor.unsafeGetTensorImpl()) return object;
-    TORCH_CHECK(object.type_index() != kTVMFFINone || !tensor.has_storage() || !impl->has_storage() ||
-                    !tensor.storage().is_alias_of(impl->storage()),
+  for (const auto &[argument, object] : crossed.given) {
+    if (argument.is_same(tensor)) return object;
+    TORCH_CHECK(object.type_index() != kTVMFFINone || !tensor.has_storage() || !argument.has_storage() ||
+                    !tensor.storage().is_alias_of(argument.storage()),
                 "the result is a view of a DLTensor that was only lent; pass a tvm.ffi.Tensor");
   }
   TORCH_CHECK_TYPE(!tensor.requires_grad(), "Can't export tensors that require gradient, use tensor.detach()");
@@ -380,10 +380,14 @@ ffi::Any from_python(PyObject *value, const crossing &crossed) {
       ffi::ObjectRef(ffi::detail::ObjectUnsafe::ObjectPtrFromOwned<ffi::Object>(static_cast<TVMFFIObject *>(handle))));
 }
 
-void release_handle(void *handle) {
-  if (handle == nullptr) return;
+at::Tensor take_handle(void *handle) {
+  if (handle == nullptr) return {};
   live_handles--;
-  impl_ptr::reclaim(static_cast<c10::TensorImpl *>(handle));
+  return at::Tensor(impl_ptr::reclaim(static_cast<c10::TensorImpl *>(handle)));
+}
+
+void release_handle(void *handle) {
+  take_handle(handle);
 }
 
 void throw_python_error() {

@@ -5,6 +5,7 @@
 
 #include <Python.h>
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
 #include <tvm/ffi/any.h>
@@ -17,7 +18,8 @@ namespace trident_hook {
 // What one call has to remember of its tensor arguments.
 struct crossing {
   bool handles = false;  // some tensor came as an opaque handle: tensors go back as owned handles
-  std::vector<std::pair<const c10::TensorImpl *, tvm::ffi::Any>> given;  // a returned argument is the caller's object
+  // A returned argument is the caller's object. The tensors are kept: a result could get the address of one that is gone.
+  std::vector<std::pair<at::Tensor, tvm::ffi::Any>> given;
 };
 
 // Whether `type` can be expressed at all.
@@ -39,6 +41,7 @@ tvm::ffi::Any from_python(PyObject *value, const crossing &crossed);
 
 // Owned handles that were given out and have not come back.
 extern int64_t live_handles;
+at::Tensor take_handle(void *handle);
 void release_handle(void *handle);
 
 }  // namespace trident_hook
