@@ -136,6 +136,18 @@ static PyObject *scm_ask(PyObject *m, PyObject *args) {
   return outcome == TDH_MISS ? Py_BuildValue("(OO)", Py_False, Py_None) : NULL;
 }
 
+/* The number of the specialization that would serve the call, None where none would. `times`: for measuring. */
+static PyObject *scm_check(PyObject *m, PyObject *args) {
+  PyObject *func, *given;
+  Py_ssize_t times = 1;
+  (void)m;
+  if (!PyArg_ParseTuple(args, "O!O!|n:scm_check", &PyFunction_Type, &func, &PyTuple_Type, &given, &times)) return NULL;
+  int spec = tdh_door_check(func, &PyTuple_GET_ITEM(given, 0), PyTuple_GET_SIZE(given), times);
+  if (spec == -2) return NULL;
+  if (spec < 0) Py_RETURN_NONE;
+  return PyLong_FromLong(spec);
+}
+
 static PyObject *entry_state_set(PyObject *m, PyObject *args) {
   PyObject *op;
   int state;
@@ -218,6 +230,9 @@ static PyMethodDef methods[] = {
     {"entry_doors_set", entry_doors_set, METH_VARARGS, PyDoc_STR("entry_doors_set(code, doors): 1 frame, 2 call.")},
     {"entry_scm_set", entry_scm_set, METH_VARARGS, PyDoc_STR("entry_scm_set(code, module or None): swap the SCM.")},
     {"scm_ask", scm_ask, METH_VARARGS, PyDoc_STR("scm_ask(function, args) -> (hit, result); nothing is delegated.")},
+    {"scm_check", scm_check, METH_VARARGS,
+     PyDoc_STR(
+         "scm_check(function, args[, times]) -> number of the specialization that would serve the call, or None.")},
     {"entry_state_set", entry_state_set, METH_VARARGS,
      PyDoc_STR("entry_state_set(code, state): OFF, SERVE or REFUSED.")},
     {"entry_stats", entry_stats, METH_O, PyDoc_STR("Counters of an entry, as a dict.")},

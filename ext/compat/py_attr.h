@@ -5,13 +5,20 @@
 
 #include <Python.h>
 
+static inline int tdh_py_dict_lacks(PyObject *dict, PyObject *name) {
+  if (dict == NULL || PyDict_GET_SIZE(dict) == 0) return 1;
+  int found = PyDict_Contains(dict, name);
+  if (found < 0) PyErr_Clear();
+  return found == 0;
+}
+
 /* 1 and a new reference in *out; 0 and NULL when absent; -1 and NULL with an exception. May run Python code. */
 static inline int tdh_py_attr_find(PyObject *obj, PyObject *name, PyObject **out) {
-  /* The usual answer for a tensor: it has no __dict__ yet, and its class does not know the name. */
+  /* The usual answer for a tensor: it has no __dict__ yet, or an empty one, and its class does not know the name. */
   PyTypeObject *type = Py_TYPE(obj);
   if (type->tp_getattro == PyObject_GenericGetAttr && PyUnicode_CheckExact(name)) {
     PyObject **place = _PyObject_GetDictPtr(obj);
-    if ((place == NULL || *place == NULL) && _PyType_Lookup(type, name) == NULL) {
+    if ((place == NULL || tdh_py_dict_lacks(*place, name)) && _PyType_Lookup(type, name) == NULL) {
       *out = NULL;
       return 0;
     }
@@ -23,11 +30,11 @@ static inline int tdh_py_attr_find(PyObject *obj, PyObject *name, PyObject **out
 #endif
 }
 
-/* The __dict__ that an object has now; borrowed, NULL when it has none. Makes no dict and runs no Python code. Only for
- * objects whose attributes are not kept inline (3.13 keeps them so; nothing is pinned there). */
-static inline PyObject *tdh_py_dict_now(PyObject *obj) {
-  PyObject **place = _PyObject_GetDictPtr(obj);
-  return place == NULL ? NULL : *place;
+/* Where an object keeps the reference to its __dict__, for as long as it has its class; NULL when it has no place for
+ * one. Runs no Python code; a dict may be made. Only for objects whose attributes are not kept inline (3.13 keeps them
+ * so; nothing is pinned there). */
+static inline PyObject **tdh_py_dict_place(PyObject *obj) {
+  return _PyObject_GetDictPtr(obj);
 }
 
 #endif

@@ -104,6 +104,25 @@ PyObject *tdh_door_vectorcall(PyObject *func, PyObject *const *args, size_t narg
   return result;
 }
 
+/* Asks `times` times whether a specialization would serve a call, which is not made: no effect, nothing is counted. Its
+ * number, -1 where none would, -2 with an exception. Holds the GIL. */
+int tdh_door_check(PyObject *func, PyObject *const *args, Py_ssize_t nargs, Py_ssize_t times) {
+  PyFunctionObject *f = (PyFunctionObject *)func;
+  tdh_entry *e = tdh_entry_find((PyCodeObject *)f->func_code);
+  if (e == NULL) return -1;
+  tdh_bound bound;
+  int rc = tdh_bound_fill(&bound, f, args, nargs, NULL);
+  if (rc != 0) return rc < 0 ? -2 : -1;
+  tdh_call call = {bound.locals, func, -1, -1};
+  int outcome = TDH_MISS;
+  tdh_entry_hold(e);
+  while (times-- > 0 && outcome != TDH_ERROR)
+    outcome = tdh_entry_ask(tdh_thread_state(), e, &call, NULL);
+  tdh_entry_release(e);
+  tdh_bound_clear(&bound);
+  return outcome == TDH_ERROR ? -2 : outcome == TDH_HIT ? call.spec : -1;
+}
+
 /* The SCM alone: its outcome, with a new reference in *result on TDH_HIT; TDH_MISS (no exception) as well where there is
  * nothing to ask or the arguments do not fit; TDH_ERROR with an exception. Nothing is delegated. Holds the GIL. */
 int tdh_door_ask(PyObject *func, PyObject *const *args, Py_ssize_t nargs, PyObject **result) {

@@ -43,6 +43,7 @@ extern bool tdh_frame_door_open;
 int tdh_door_init(void);
 PyObject *tdh_door_vectorcall(PyObject *func, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 int tdh_door_ask(PyObject *func, PyObject *const *args, Py_ssize_t nargs, PyObject **result);
+int tdh_door_check(PyObject *func, PyObject *const *args, Py_ssize_t nargs, Py_ssize_t times);
 void tdh_error_trace(PyCodeObject *code);
 
 extern PyTypeObject tdh_jit_type;

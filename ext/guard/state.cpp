@@ -38,17 +38,71 @@ constexpr c10::DispatchKeySet refused_keys({
     DispatchKey::Tracer,
 });
 
-bool must_refuse(const c10::DispatchKeySet included) {
-  if ((included.raw_repr() & refused_keys.raw_repr()) != 0) return true;
-  using at::impl::PythonTorchFunctionTLS;
-  if (PythonTorchFunctionTLS::get_disabled_state() != at::impl::ENABLED) return true;
-  if (PythonTorchFunctionTLS::stack_len() != 0) return true;
-  const auto &hooks = at::SavedTensorDefaultHooks::get_tls_state();
-  return !hooks.stack.empty() || hooks.is_tracing;
+// Private fields of PyTorch's, which an explicit instantiation may name (see aten/alloc.cpp).
+template <auto Disabled, auto Stack>
+struct fields_of_functions {
+  friend bool is_quiet(const at::impl::PythonTorchFunctionTLS &functions) {
+    return functions.*Disabled == at::impl::ENABLED && (functions.*Stack).empty();
+  }
+};
+template struct fields_of_functions<&at::impl::PythonTorchFunctionTLS::disabled_state_,
+                                    &at::impl::PythonTorchFunctionTLS::stack_>;
+bool is_quiet(const at::impl::PythonTorchFunctionTLS &functions);
+
+// What a thread keeps for itself and is read on every call, found once: each of PyTorch's accessors is a call and a
+// search for a thread-local variable. The variables live as long as their thread, and are assigned to in place.
+struct thread_places {
+  const at::impl::PythonTorchFunctionTLS *functions;
+  const at::impl::SavedTensorDefaultHooksTLS *hooks;
+  const c10::AutogradState *autograd;
+};
+thread_local thread_places places_here = {};
+
+const thread_places &places() {
+  if (C10_UNLIKELY(places_here.autograd == nullptr)) {
+    places_here = {&at::impl::PythonTorchFunctionTLS::get_state(), &at::SavedTensorDefaultHooks::get_tls_state(),
+                   &c10::AutogradState::get_tls_state()};
+  }
+  return places_here;
 }
 
-uint64_t flags_read(const at::Context &context) {
-  const c10::AutogradState &autograd = c10::AutogradState::get_tls_state();
+bool must_refuse(const c10::DispatchKeySet included, const thread_places &here) {
+  if ((included.raw_repr() & refused_keys.raw_repr()) != 0) return true;
+  return !is_quiet(*here.functions) || !here.hooks->stack.empty() || here.hooks->is_tracing;
+}
+
+// The table behind float32Precision(), which looks up to three keys up for each question: a tenth of a hit. PyTorch keeps
+// the field private; an explicit instantiation may name it (see aten/alloc.cpp). Nothing is ever taken out of the table,
+// so its values stay where they are.
+template <auto Field>
+struct field_of_context {
+  friend const auto &precision_table(const at::Context &context) { return context.*Field; }
+};
+template struct field_of_context<&at::Context::fp32_precision>;
+const auto &precision_table(const at::Context &context);
+
+class precision {
+ public:
+  explicit precision(at::Float32Op op)
+      : own_(place(at::Float32Backend::CUDA, op)),
+        backend_(place(at::Float32Backend::CUDA, at::Float32Op::ALL)),
+        generic_(place(at::Float32Backend::GENERIC, at::Float32Op::ALL)) {}
+
+  // As float32Precision(CUDA, op) == TF32: the most particular setting that there is decides.
+  bool is_tf32() const {
+    constexpr auto none = at::Float32Precision::NONE;
+    return (*own_ != none ? *own_ : *backend_ != none ? *backend_ : *generic_) == at::Float32Precision::TF32;
+  }
+
+ private:
+  static const at::Float32Precision *place(at::Float32Backend backend, at::Float32Op op) {
+    return &precision_table(at::globalContext()).at({backend, op});
+  }
+  const at::Float32Precision *own_, *backend_, *generic_;
+};
+
+uint64_t flags_read(const at::Context &context, const c10::AutogradState &autograd) {
+  static const precision matmul(at::Float32Op::MATMUL), conv(at::Float32Op::CONV);
   uint64_t flags = 0;
   int position = 0;
   const auto put = [&](uint64_t value, int bits) {
@@ -62,12 +116,9 @@ uint64_t flags_read(const at::Context &context) {
   put(context.deterministicAlgorithms(), 1);
   put(context.deterministicAlgorithmsWarnOnly(), 1);
   put(context.deterministicFillUninitializedMemory(), 1);
-  // float32Precision and not allowTF32CuBLAS: the latter raises when a program mixes the old and the new API.
-  const auto tf32 = [&](at::Float32Op op) {
-    return context.float32Precision(at::Float32Backend::CUDA, op) == at::Float32Precision::TF32;
-  };
-  put(tf32(at::Float32Op::MATMUL), 1);
-  put(tf32(at::Float32Op::CONV), 1);
+  // Not allowTF32CuBLAS: it raises when a program mixes the old and the new API.
+  put(matmul.is_tf32(), 1);
+  put(conv.is_tf32(), 1);
   put(static_cast<uint64_t>(context.allowFP16ReductionCuBLAS()), 2);
   put(static_cast<uint64_t>(context.allowBF16ReductionCuBLAS()), 2);
   return flags;
@@ -108,10 +159,11 @@ int state_read(tdh_state *out) {
   static_assert(c10::COMPILE_TIME_MAX_DEVICE_TYPES <= 24, "the autocast dtypes no longer fit words 4 to 6");
   try {
     const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
-    if (C10_UNLIKELY(must_refuse(keys.included_))) return 0;
+    const thread_places &here = places();
+    if (C10_UNLIKELY(must_refuse(keys.included_, here))) return 0;
     out->word[0] = keys.included_.raw_repr();
     out->word[1] = keys.excluded_.raw_repr();
-    out->word[2] = flags_read(at::globalContext());
+    out->word[2] = flags_read(at::globalContext(), *here.autograd);
     out->word[3] = static_cast<uint64_t>(static_cast<uint8_t>(c10::get_default_dtype_as_scalartype())) |
                    static_cast<uint64_t>(static_cast<uint32_t>(at::get_num_threads())) << 32;
     out->word[4] = out->word[5] = out->word[6] = out->word[7] = 0;

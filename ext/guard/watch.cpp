@@ -18,9 +18,9 @@ namespace {
 
 enum plan_state : int { stale = 0, valid = 1, unwatchable = -1 };
 
+// A word inside an object, and what stood in it: one load and one comparison a call. `keep` owns the object.
 struct pin {
-  int kind;
-  PyObject *object, *expected;  // owned by `keep`
+  const void *place, *expected;
 };
 
 }  // namespace
@@ -127,23 +127,24 @@ void capsule_free(PyObject *capsule) {
   delete plan;
 }
 
-PyObject *pinned(const pin &p) {
-  PyObject *o = p.object;
-  switch (p.kind) {
+// NULL when the object has no such word.
+const void *pin_place(int kind, PyObject *o) {
+  PyFunctionObject *function = reinterpret_cast<PyFunctionObject *>(o);
+  switch (kind) {
     case pin_type:
-      return reinterpret_cast<PyObject *>(Py_TYPE(o));
+      return &o->ob_type;
     case pin_code:
-      return PyFunction_GET_CODE(o);
+      return &function->func_code;
     case pin_closure:
-      return PyFunction_GET_CLOSURE(o);
+      return &function->func_closure;
     case pin_defaults:
-      return PyFunction_GET_DEFAULTS(o);
+      return &function->func_defaults;
     case pin_kwdefaults:
-      return PyFunction_GET_KW_DEFAULTS(o);
+      return &function->func_kwdefaults;
     case pin_dict:
-      return tdh_py_dict_now(o);
-    default:  // pin_empty_list: equal to itself while empty
-      return PyList_GET_SIZE(o) == 0 ? p.expected : nullptr;
+      return tdh_py_dict_place(o);
+    default:  // pin_empty_list
+      return &reinterpret_cast<PyVarObject *>(o)->ob_size;
   }
 }
 
@@ -155,14 +156,14 @@ bool kind_fits(int kind, PyObject *object) {
 
 bool pins_hold(const env_plan &plan) {
   for (const pin &p : plan.pins)
-    if (pinned(p) != p.expected) return false;
+    if (memcmp(p.place, &p.expected, sizeof p.expected) != 0) return false;
   return true;
 }
 
 }  // namespace
 
 // 1: nothing that the guards depend on has changed. 0: evaluate them, after arming the plan anew. -1: evaluate them, the
-// plan cannot be armed. Budget: one branch and one load and compare per pin.
+// plan cannot be armed. Budget: one branch, and one load and compare per pin.
 int env_check(void *handle) {
   env_plan *plan = static_cast<env_plan *>(handle);
   if (plan->state != valid) return plan->state;
@@ -201,11 +202,13 @@ PyObject *py_env_arm(PyObject *, PyObject *args) {
   plan->keep = PyTuple_Pack(3, pins, keys, type_list);
   if (plan->keep == nullptr) return nullptr;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pins); i++) {
-    pin p;
-    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(pins, i), "iOO", &p.kind, &p.object, &p.expected)) return nullptr;
-    if (!kind_fits(p.kind, p.object)) return PyErr_Format(PyExc_TypeError, "env_arm: pin %d of a wrong object", p.kind);
-    if (p.expected == Py_None && p.kind != pin_empty_list) p.expected = nullptr;
-    plan->pins.push_back(p);
+    int kind;
+    PyObject *object, *expected;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(pins, i), "iOO", &kind, &object, &expected)) return nullptr;
+    const void *place = kind_fits(kind, object) ? pin_place(kind, object) : nullptr;
+    if (place == nullptr) return PyErr_Format(PyExc_TypeError, "env_arm: pin %d of a wrong object", kind);
+    const bool is_null = expected == Py_None || kind == pin_empty_list;  // of a list: a size of 0
+    plan->pins.push_back({place, is_null ? nullptr : expected});
   }
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); i++) {
     PyObject *dict, *key;

@@ -7,10 +7,13 @@
 
 #include <vector>
 
+#include "aten/direct.h"
 #include "aten/op_site.h"
 #include "compat/py_attr.h"
+#include "guard/context.h"
 #include "guard/watch.h"
 #include "launch/launch.h"
+#include "launch/ranges.h"
 #include "rt/bind.h"
 #include "services.h"
 
@@ -42,7 +45,7 @@ extern const tdh_rt_api api = {
     empty_strided,   data_ptr,           retain,      release,    wrap,
     unwrap,          handle_read,        op_call,     launch_env, kernel_function,
     launch,          launch_python,      attr_find,   dict_of,    env_check,
-    env_stale,       counters,
+    env_stale,       counters,           tensor_map,
 };
 
 namespace {
@@ -246,18 +249,22 @@ PyObject *py_live_handles(PyObject *, PyObject *) {
 PyMethodDef methods[] = {
     {"state_read", py_state_read, METH_NOARGS, "state_read() -> (may serve, eight words)"},
     {"tensor_read", py_tensor_read, METH_O, "tensor_read(obj) -> dict of what guards see, or None"},
+    {"context_is_plain", py_context_is_plain, METH_O, "context_is_plain(obj) -> whether its saved tensors may be read"},
     {"keys_apply", py_keys_apply, METH_VARARGS, "keys_apply(keys, words) -> dispatch keys in effect"},
     {"empty_strided", py_empty_strided, METH_VARARGS,
      "empty_strided(sizes, strides, dtype, device_type, device_index) -> Tensor"},
     {"type_version", py_type_version, METH_O, "type_version(type) -> tag that changes with the type"},
     {"dict_of", py_dict_of, METH_O, "dict_of(obj) -> the very dict of a module, type or instance, or None"},
     {"alloc_trust", py_alloc_trust, METH_O, "alloc_trust(device_type) -> whether plain allocations are made directly"},
+    {"view_trust", py_view_trust, METH_VARARGS, "view_trust(name, overload): its kernels are PyTorch's own"},
+    {"views_made", py_views_made, METH_NOARGS, "views_made() -> views made without PyTorch's kernels"},
     {"data_ptr", py_data_ptr, METH_O, "data_ptr(tensor) -> int"},
     {"op_site", op_site_new, METH_VARARGS, "op_site(name, overload, template, n_tensor_outs) -> capsule"},
     {"op_call", py_op_call, METH_VARARGS, "op_call(site, tensors, ints, floats) -> (tensors, ints, floats)"},
     {"launch_env", py_launch_env, METH_NOARGS, "launch_env() -> (device, stream, device_type)"},
     {"set_simulated", py_set_simulated, METH_VARARGS, "set_simulated(current_device, current_stream): C addresses"},
     {"scm_bind", py_scm_bind, METH_VARARGS, "scm_bind(module, objects, sites, plans, arms) -> capsule for the doors"},
+    {"scm_ranged", py_scm_ranged, METH_VARARGS, "scm_ranged(scm, code, name) -> capsule that opens a profiler range"},
     {"scm_unbind", py_scm_unbind, METH_O, "scm_unbind(module): whoever still calls it gets a miss"},
     {"env_plan", py_env_plan, METH_NOARGS, "env_plan() -> capsule of a plan that is not armed"},
     {"env_arm", py_env_arm, METH_VARARGS, "env_arm(plan, pins, keys, types) -> whether it is watched now"},

@@ -44,6 +44,9 @@ void *kernel_function(tdh_kernel *kernel, int32_t device);
 int launch(tdh_kernel *kernel, const tdh_launch_env *env, int64_t gx, int64_t gy, int64_t gz, void **params);
 int launch_python(PyObject *callable, void *const *tensors, int32_t n_tensors, const int64_t *ints, int32_t n_ints);
 
+// ext/launch/tensormap.cpp
+int tensor_map(const tdh_tensor_map *want, void *out);
+
 // ext/rt/module.cpp
 int attr_find(PyObject *obj, PyObject *name, PyObject **out);
 PyObject *dict_of(PyObject *obj);

@@ -15,6 +15,8 @@ cdef extern from "Python.h":
     void Py_DECREF(PyObject*) nogil
     void Py_XDECREF(PyObject*) nogil
     void PyErr_Clear() nogil
+    PyObject* PyFloat_FromDouble(double)
+    PyObject* PyBool_FromLong(long)
     PyObject* PyErr_Occurred() nogil
     int PyTuple_Check(PyObject*) nogil
     int PyList_Check(PyObject*) nogil
@@ -40,6 +42,7 @@ cdef extern from "Python.h":
     PyObject* PyCell_GET(PyObject*) nogil
     PyObject* PyFunction_GetCode(PyObject*) nogil
     PyObject* PyFunction_GetGlobals(PyObject*) nogil
+    PyObject* PyFunction_GET_GLOBALS(PyObject*) nogil
     PyObject* PyFunction_GetClosure(PyObject*) nogil
     PyObject* PyFunction_GetDefaults(PyObject*) nogil
     PyObject* PyFunction_GetKwDefaults(PyObject*) nogil
@@ -55,6 +58,9 @@ cdef extern from "Python.h":
     int PyObject_IsTrue(PyObject*) nogil
     Py_ssize_t PyObject_Size(PyObject*) nogil
     double PyFloat_AS_DOUBLE(PyObject*) nogil
+    int PyFloat_CheckExact(PyObject*) nogil
+    int PyBUF_READ
+    object PyMemoryView_FromMemory(char*, Py_ssize_t, int)
     PyObject* PyCapsule_New(void*, const char*, void*)
     void* PyCapsule_GetPointer(PyObject*, const char*)
 
@@ -110,6 +116,16 @@ cdef extern from "tdh_rt.h":
         void* stream
         int32_t device
         int32_t device_type
+    ctypedef struct tdh_tensor_map:
+        void* address
+        int64_t sizes[5]
+        int64_t strides[5]
+        uint32_t box[5]
+        uint8_t rank
+        uint8_t data_type
+        uint8_t swizzle
+        uint8_t element_size
+        uint8_t nan_fill
     ctypedef struct tdh_rt_api:
         uint32_t abi
         uint32_t size
@@ -131,6 +147,7 @@ cdef extern from "tdh_rt.h":
         PyObject* (*dict_of)(PyObject*) noexcept
         int (*env_check)(void*) noexcept
         void (*env_stale)(void*) noexcept
+        int (*tensor_map)(const tdh_tensor_map*, void*) noexcept
     const char* TDH_MODULE_CAPSULE
     ctypedef struct tdh_module:
         uint32_t abi
@@ -160,3 +177,7 @@ cdef extern from "tdh_num.h":
     int tdh_int_is(PyObject*, int64_t) nogil
     int tdh_float_is(PyObject*, double) nogil
     int tdh_equals(PyObject*, PyObject*) nogil
+    uint64_t tdh_float_bits(PyObject*) nogil
+    Py_ssize_t tdh_length(PyObject*) nogil
+    Py_ssize_t tdh_text_length(PyObject*) nogil
+    int64_t tdh_text_at(PyObject*, Py_ssize_t) nogil

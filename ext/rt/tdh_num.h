@@ -70,25 +70,41 @@ static inline int tdh_int_is(PyObject *o, int64_t want) {
   int64_t v;
   return tdh_int_read(o, &v) && v == want;
 }
+static inline uint64_t tdh_double_bits(double v) {
+  uint64_t bits;
+  memcpy(&bits, &v, sizeof bits);
+  return bits;
+}
+/* Of an exact float. */
+static inline uint64_t tdh_float_bits(PyObject *o) {
+  return tdh_double_bits(PyFloat_AS_DOUBLE(o));
+}
 /* Same bits: -0.0 is not 0.0, and a NaN equals only the same NaN. */
 static inline int tdh_float_is(PyObject *o, double want) {
-  double v;
-  if (o == NULL || !PyFloat_CheckExact(o)) return 0;
-  v = PyFloat_AS_DOUBLE(o);
-  return memcmp(&v, &want, sizeof v) == 0;
+  return o != NULL && PyFloat_CheckExact(o) && tdh_float_bits(o) == tdh_double_bits(want);
+}
+/* Length of a tuple, list or dict, -1 of anything else. */
+static inline Py_ssize_t tdh_length(PyObject *o) {
+  if (PyTuple_Check(o)) return PyTuple_GET_SIZE(o);
+  if (PyList_Check(o)) return PyList_GET_SIZE(o);
+  return PyDict_Check(o) ? PyDict_GET_SIZE(o) : -1;
+}
+/* Length of a str or bytes, and what stands at a place in it; -1 of anything else and behind its end. */
+static inline Py_ssize_t tdh_text_length(PyObject *o) {
+  if (PyUnicode_CheckExact(o)) return PyUnicode_GET_LENGTH(o);
+  return PyBytes_CheckExact(o) ? PyBytes_GET_SIZE(o) : -1;
+}
+static inline int64_t tdh_text_at(PyObject *o, Py_ssize_t place) {
+  if (place >= tdh_text_length(o)) return -1;
+  return PyUnicode_CheckExact(o) ? (int64_t)PyUnicode_READ_CHAR(o, place) : (unsigned char)PyBytes_AS_STRING(o)[place];
 }
 static inline int tdh_equals(PyObject *o, PyObject *want);
 
-/* Sets that are equal already: every member is the same value as one of the other's. Sets in guards are small. */
+/* Sets that are equal already: the same values in the same order, for code that goes through them. {0, 8} and {8, 0} are
+ * equal, and which member comes first depends on which was added first. Sets in guards are small. */
 static int tdh_members_equal(PyObject *o, PyObject *want) {
   PyObject *members = PySequence_List(o), *wanted = members ? PySequence_List(want) : NULL;
-  int same = wanted != NULL;
-  for (Py_ssize_t i = 0; same && i < PyList_GET_SIZE(members); i++) {
-    int found = 0;
-    for (Py_ssize_t k = 0; !found && k < PyList_GET_SIZE(wanted); k++)
-      found = tdh_equals(PyList_GET_ITEM(members, i), PyList_GET_ITEM(wanted, k));
-    same = found;
-  }
+  int same = wanted != NULL && tdh_equals(members, wanted);
   Py_XDECREF(members);
   Py_XDECREF(wanted);
   if (PyErr_Occurred()) PyErr_Clear();

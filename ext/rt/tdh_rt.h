@@ -65,6 +65,15 @@ typedef struct tdh_launch_env {
   int32_t device_type; /* of tensors that kernels accept: CUDA, or CPU on the simulated driver */
 } tdh_launch_env;
 
+/* A tensor descriptor that the host made, as the driver encodes it. Outermost dimension first, strides in elements. */
+enum { TDH_MAP_RANK = 5, TDH_MAP_BYTES = 128 };
+typedef struct tdh_tensor_map {
+  void *address; /* divisible by 16 */
+  int64_t sizes[TDH_MAP_RANK], strides[TDH_MAP_RANK];
+  uint32_t box[TDH_MAP_RANK];                               /* the block that is copied at once */
+  uint8_t rank, data_type, swizzle, element_size, nan_fill; /* data_type, swizzle: the driver's numbers */
+} tdh_tensor_map;
+
 typedef struct tdh_rt_api {
   uint32_t abi;
   uint32_t size; /* sizeof(tdh_rt_api) of the library */
@@ -130,6 +139,8 @@ typedef struct tdh_rt_api {
   void (*env_stale)(void *plan); /* the guards did not hold: ask again next time */
   /* Counts one use of each thing that the tests want to see: see trident_hook._rt.counters(). */
   uint64_t *counters;
+  /* Fills out[TDH_MAP_BYTES]. 0; 1 where the driver refuses (no exception): the caller goes on with launch_python. */
+  int (*tensor_map)(const tdh_tensor_map *want, void *out);
 } tdh_rt_api;
 
 /* What a generated module shows of itself before it is bound: attribute `__tdh_module__`, a PyCapsule. Everything is

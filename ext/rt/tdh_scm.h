@@ -8,7 +8,7 @@
 #include <Python.h>
 #include <stdint.h>
 
-#define TDH_ABI_VERSION 2
+#define TDH_ABI_VERSION 3
 
 /* Outcomes of one dispatch. */
 enum {
@@ -28,7 +28,8 @@ typedef struct tdh_call {
   int32_t guard;           /* out: on a miss the index of the guard that failed in `spec`, -1 unknown */
 } tdh_call;
 
-/* Holds the GIL; may run Python code. On TDH_HIT stores a new reference in *result. */
+/* Holds the GIL; may run Python code. On TDH_HIT stores a new reference in *result. With result NULL it only says whether
+ * it would hit: the guards are evaluated, and nothing else happens. */
 typedef int (*tdh_entry_fn)(tdh_call *call, PyObject **result);
 
 /* What a loaded SCM hands to its door: attribute `__tdh_scm__` of the module, a PyCapsule named TDH_SCM_CAPSULE. */

@@ -31,6 +31,15 @@ CASES = {
     ),
     "silu": (workloads.silu, [(_normal(256),)]),
     "masked_fill": (workloads.masked_fill, [(_normal(16, 64), _normal(64) > 0, -1.0)]),
+    "dispatch": (
+        programs.chosen,
+        [
+            (_normal(4), "scale", 2),
+            (_normal(4), "shift", 2),
+            (_normal(4), "shift", 2.5),
+            (_normal(4, 4), "shift", 2.5),
+        ],
+    ),
     "aten_only": (programs.aten_only, [(_normal(4, 8), _normal(8, 4))]),
 }
 

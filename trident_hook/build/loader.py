@@ -27,7 +27,10 @@ class LoadedScm:
         self.sites = [_rt.op_site(op, overload, template, n) for op, overload, template, n in generated.sites]
         self.environments = [Environment(wanted) for wanted in generated.environments]
         self.plans = [environment.plan for environment in self.environments]
-        self.module = _load(generated).__tdh_module__
+        loaded = _load(generated)
+        self.module = loaded.__tdh_module__
+        # Per specialization: the guard that failed when it was last asked.
+        self.failed = loaded.__tdh_failed__.cast("i")
         self.__tdh_scm__ = _rt.scm_bind(self.module, self.objects, self.sites, self.plans, self.environments)
         self._unbind = _rt.scm_unbind
         live += 1

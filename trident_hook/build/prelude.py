@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import threading
@@ -40,7 +41,7 @@ _HEADER = """#define PY_SSIZE_T_CLEAN
 _NAME = "tdh_prelude.h"
 
 _lock = threading.Lock()
-_ready: Path | None = None  # the header beside its .gch, once it is known to be there
+_ready: dict[str, Path] = {}  # key -> the header beside its .gch, once it is known to be there
 _maker: threading.Thread | None = None
 _running: subprocess.Popen | None = None
 _given_up = False  # a module did not compile with it: this process makes no other
@@ -48,31 +49,32 @@ _given_up = False  # a module did not compile with it: this process makes no oth
 
 def options() -> list[str]:
     """Compiler options that use the prelude, or none while there is none. Starts making it where that is worth it."""
-    global _ready, _maker
+    global _maker
     if "clang" in compiler.compiler_version():  # has another form of precompiled headers
         return []
+    key = _key()
     with _lock:
         if _given_up:
             return []
-        if _ready is None or not _ready.exists():
-            _ready = None
-            header = _folder() / _NAME
+        if key not in _ready or not _ready[key].exists():
+            _ready.pop(key, None)
+            header = config.cache_dir / "prelude" / key / _NAME
             if header.with_name(_NAME + ".gch").exists() and header.exists():
-                _ready = header
+                _ready[key] = header
             elif config.cache and (_maker is None or not _maker.is_alive()):
                 _maker = threading.Thread(target=_make, args=(header,), name="trident_hook-prelude", daemon=True)
                 _maker.start()
-        return [] if _ready is None else ["-include", str(_ready)]
+        return ["-include", str(_ready[key])] if key in _ready else []
 
 
 def forget() -> None:
     """After a compile that failed with it."""
-    global _ready, _given_up
+    global _given_up
     with _lock:
         _given_up = True
-        if _ready is not None:
-            shutil.rmtree(_ready.parent, ignore_errors=True)
-            _ready = None
+        for header in _ready.values():
+            shutil.rmtree(header.parent, ignore_errors=True)
+        _ready.clear()
 
 
 def wait() -> None:
@@ -82,16 +84,17 @@ def wait() -> None:
         maker.join()
 
 
-def _folder() -> Path:
+def _key() -> str:
+    """Of all that its bytes depend on: the compiler does not notice that a header has changed since."""
     digest = hashlib.sha256()
-    parts = [_HEADER, compiler.compiler_version(), " ".join(compiler.CFLAGS), sysconfig.get_path("include"),
-             str(compiler.include_dir())]  # fmt: skip
-    # A precompiled header records its files' paths and times: those of another installation are not ours.
+    parts = [_HEADER, compiler.compiler_version(), " ".join(compiler.compile_command())]
     for path in sorted(compiler.include_dir().glob("*.h")):
-        parts.append(f"{path.name} {path.stat().st_mtime_ns}")
+        parts += [path.name, path.read_text()]
+    # CPython's headers by their folder and the interpreter's build: they come and go together.
+    parts += [sysconfig.get_path("include"), sys.version]
     for part in parts:
         digest.update(part.encode() + b"\0")
-    return config.cache_dir / "prelude" / digest.hexdigest()[:32]
+    return digest.hexdigest()[:32]
 
 
 def _make(header: Path) -> None:

@@ -102,6 +102,11 @@ class GuardWriter:
         self.out(f"if rt.attr_find({value}, {self.tables.object(guard.arg)}, &{hold}) != 0: PyErr_Clear(); "
                  f"{self.reader.fail()}")  # fmt: skip
 
+    def _plain_context(self, guard: Guard) -> None:
+        """Before its saved tensors are read: that could run the program's code."""
+        value = self.reader.object(guard.source)
+        self.out(f"if not _residual({self.tables.object(guard.arg)}, {value}): return TDH_BYPASS")
+
     # -- relations -------------------------------------------------------------------------------------------------
     def _distinct(self, guard: Guard) -> None:
         values = list(dict.fromkeys(self.reader.object(source) for source in guard.arg))

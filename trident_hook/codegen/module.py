@@ -10,13 +10,14 @@ from ..ir.guard import Guard
 from ..ir.source import Source
 from ..ir.specialization import Specialization
 from . import numbers as torch_numbers
+from .dispatch_code import write_entry
 from .guard_code import GuardWriter, check_kind, default_device_source
 from .host_code import HostWriter
 from .return_code import ReturnWriter
 from .values import Reader
 from .writer import Lines, Tables
 
-GENERATOR = 4  # raised whenever the text that is generated for the same input changes
+GENERATOR = 5  # raised whenever the text that is generated for the same input changes
 
 
 @dataclass
@@ -45,6 +46,7 @@ cdef void* plan[{n_plans}]  # of watched environment guards
 cdef PyObject* arm[{n_plans}]
 cdef unsigned int version[{n_versions}]  # of classes whose attributes were found as they were
 cdef uint64_t zero8 = 0
+cdef int failed[{count}]  # per specialization: the guard that did not hold when it was last asked
 """
 
 _MISS = """
@@ -52,6 +54,7 @@ _MISS = """
 cdef inline int _miss(tdh_call* c, int spec, int guard) noexcept:
     c.spec = spec
     c.guard = guard
+    failed[spec] = guard
     return TDH_MISS
 
 
@@ -90,6 +93,7 @@ module.arms = arm
 module.scm = &scm
 module.entry = _entry
 __tdh_module__ = <object>PyCapsule_New(&module, TDH_MODULE_CAPSULE, NULL)
+__tdh_failed__ = PyMemoryView_FromMemory(<char*>failed, sizeof(failed), PyBUF_READ)
 """
 
 
@@ -105,6 +109,7 @@ def generate(specializations: list[Specialization], ambient: list[tuple[Source, 
     env_parts = [_environment(number, specializations[k[0]], tables) for k, number in environments.items()]
     plans = [_wanted(specializations[k[0]]) for k in environments] + [[(s, "empty_list") for s, _ in ambient]]
     ambient_part = _ambient(ambient, tables, len(plans) - 1)
+    entry = write_entry(specializations, tables)
     n_objects, n_sites = max(1, len(tables.objects)), max(1, len(tables.sites))
     head = _HEAD.format(
         name=specializations[0].name, count=len(specializations), generator=GENERATOR,
@@ -116,7 +121,7 @@ def generate(specializations: list[Specialization], ambient: list[tuple[Source, 
     ).replace("@KERNELS@", kernels)
     source = "".join([
         head, _kernel_declarations(tables.kernels), _MISS, *env_parts, ambient_part, *parts,
-        _dispatcher(len(specializations)), tail,
+        entry, tail,
     ])  # fmt: skip
     return GeneratedModule(source, tables.objects, tables.sites, tables.kernels, plans, guard_texts)
 
@@ -140,7 +145,7 @@ def _specialization(spec: Specialization, index: int, tables: Tables, environmen
     words = " and ".join(f"st.word[{i}] == {w:#x}ULL" for i, w in enumerate(spec.state))
     body(f"if not ({words}): {fail()}")
     note("globals of the function")
-    body(f"if PyFunction_GetGlobals(c.func) != {tables.object(spec.globals_)}: {fail()}")
+    body(f"if PyFunction_GET_GLOBALS(c.func) != {tables.object(spec.globals_)}: {fail()}")
     for guard in sorted((g for g in spec.guards if not g.is_watched), key=_cost):
         check_kind(guard)
         note(f"[{guard.class_}] {guard}")
@@ -172,6 +177,7 @@ def _specialization(spec: Specialization, index: int, tables: Tables, environmen
         raise Unsupported("codegen", "a value would first be read after the first effect")
 
     reader.fail = late_fail
+    body("if result == NULL: return TDH_HIT  # only asked whether it holds")
     with body.block("while True:"):
         host.write()
         body.comment(f"return {spec.recipe.result}")
@@ -237,14 +243,14 @@ def _holding(name: str, inner: str, held: int, parameters: str, arguments: str) 
 
 def _cost(guard: Guard) -> int:
     order = ["tensor", "none", "true", "false", "equals", "type", "id", "length", "distinct", "same"]
-    late = {"no_attr": 50, "shape": 60, "default_device": 70, "residual": 80, "class_facts": 90}
+    late = {"plain_context": -1, "no_attr": 50, "shape": 60, "default_device": 70, "residual": 80, "class_facts": 90}
     if guard.kind in late:
         return late[guard.kind]
     depth = len(guard.source.steps) * 12
     return depth + (order.index(guard.kind) if guard.kind in order else len(order))
 
 
-# -- environment, ambient, dispatcher ----------------------------------------------------------------------------------
+# -- environment, ambient ----------------------------------------------------------------------------------------------
 
 
 def _environment_number(index: int, guards: list[Guard], environments: dict) -> int:
@@ -333,46 +339,6 @@ def _checker(name: str, reader: Reader, body: Lines) -> str:
     if reader.held:
         text += _holding(name, inner, reader.held, "tdh_call* c", "c")
     return text
-
-
-def _dispatcher(count: int) -> str:
-    out = Lines()
-    out()
-    out()
-    out(f"cdef int order[{count}]")
-    for index in range(count):
-        out(f"order[{index}] = {index}")
-    out()
-    out()
-    with out.block("cdef int _entry(tdh_call* c, PyObject** result) noexcept:"):
-        out("cdef tdh_state st")
-        out("cdef int i, k, status = TDH_MISS")
-        out("if not rt.state_read(&st): return TDH_BYPASS")
-        out("if _ambient(c) >= 0: return TDH_BYPASS")
-        if count == 1:
-            out("status = _spec_0(c, &st, result)")
-            out("if status != TDH_MISS: c.spec = 0")
-            out("return status")
-        else:
-            out(f"cdef int tried[{count}]")
-            with out.block(f"for i in range({count}):"):
-                out("tried[i] = order[i]")
-            with out.block(f"for i in range({count}):"):
-                out("k = tried[i]")
-                for index in range(count):
-                    out(f"{'if' if index == 0 else 'elif'} k == {index}: status = _spec_{index}(c, &st, result)")
-                with out.block("if status != TDH_MISS:"):
-                    out("c.spec = k")
-                    out("i = 0  # other threads may have moved it meanwhile")
-                    with out.block("while order[i] != k:"):
-                        out("i += 1")
-                    with out.block("while i > 0:  # the most recent hit is tried first"):
-                        out("order[i] = order[i - 1]")
-                        out("i -= 1")
-                    out("order[0] = k")
-                    out("return status")
-            out("return TDH_MISS")
-    return out.text() + "\n"
 
 
 # -- kernels -----------------------------------------------------------------------------------------------------------

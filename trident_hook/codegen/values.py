@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 from ..errors import Unsupported
@@ -23,6 +24,13 @@ class Reader:
         self.tensors: dict[tuple, str] = {}
         self.ints: dict[tuple, str] = {}
         self.held = 0
+
+    @contextlib.contextmanager
+    def scope(self):
+        """What is read in a block that may be left early, or not be entered, is not known behind it."""
+        before = dict(self.known), dict(self.tensors), dict(self.ints)
+        yield
+        self.known, self.tensors, self.ints = before
 
     # -- objects ---------------------------------------------------------------------------------------------------
     def object(self, source: Source) -> str:

@@ -1,0 +1,263 @@
+"""Which specialization is asked: a tree of questions over the facts that tell them apart, written as nested tests.
+
+The tree ends in a group: the specializations that no question separates any more, nearly always one. They are asked in
+the order of their last hits. When none of a group holds all others are asked as well, so that the tree decides about
+time only: a call that some specialization holds for is a hit, and a miss knows the failing guard of each."""
+
+from __future__ import annotations
+
+from ..ir.objects import ObjectKey
+from ..ir.specialization import Specialization
+from .facts import ABOUT_TENSORS, COST, TENSOR_COST, Fact, facts_of
+from .values import Reader
+from .writer import Lines, Tables, literal
+
+#: Nanoseconds for asking one specialization that does not hold: what a question has to save.
+_TRY = 25
+#: Levels of indentation; two for each question under another.
+_DEEPEST = 40
+
+
+class Dispatcher:
+    """Writes `_choose`, which returns the number of a group, or -1 where nothing can hold."""
+
+    def __init__(self, specializations: list[Specialization], tables: Tables) -> None:
+        self.tables = tables
+        self.facts = [facts_of(spec) for spec in specializations]
+        self.groups: dict[tuple[int, ...], int] = {}
+        self.out = Lines(1)
+        first = specializations[0]
+        self.reader = Reader(self.out, tables, first.argument_names, first.free_names, lambda: "break")
+        self.declared: list[str] = []
+        self.values: dict[str, str] = {}  # expression -> C variable that holds it
+        self.left = 4 * len(specializations)  # questions that may still be asked: a bound on the text
+
+    def write(self) -> str:
+        everything = {key: fact for known in self.facts for key, (fact, _) in known.items()}
+        self._node(tuple(range(len(self.facts))), list(everything.values()))
+        out = Lines()
+        out()
+        out()
+        out("cdef int _choose(tdh_call* c, const tdh_state* st) noexcept:")
+        out.indent = 1
+        for declaration in (*self.reader.declared, *self.declared):
+            out(f"cdef {declaration}")
+        return out.text() + "\n" + self.out.text() + "\n"
+
+    # -- the tree ------------------------------------------------------------------------------------------------------
+    def _node(self, members: tuple[int, ...], facts: list[Fact], test: str = "", note: str = "") -> None:
+        """Statements that return the number of a group out of `members`; behind `test`, if one is given."""
+        best, useful = self._best(members, facts)
+        if best is None:
+            self.out(f"{test} return {self._group(members)}{note}".lstrip())
+        elif test:
+            with self.out.block(test + note):
+                self._ask(best, members, useful)
+        else:
+            self._ask(best, members, useful)
+
+    def _ask(self, fact: Fact, members: tuple[int, ...], facts: list[Fact]) -> None:
+        self.left -= 1
+        branches, rest = self._split(members, fact)
+        with self.out.block("while True:"), self.reader.scope():
+            self.out.comment(str(fact))
+            before = dict(self.values)
+            value = self._read(fact)
+            for number, (answer, some) in enumerate(branches.items()):
+                test = f"{'elif' if number else 'if'} {value} == {self._answer(fact, answer)}:"
+                note = f"  # {' '.join(str(answer).split())}" if isinstance(answer, ObjectKey) else ""
+                self._node(tuple(sorted((*some, *rest))), facts, test, note)
+            self.out("break")
+            self.values = before
+        if rest:
+            self._node(rest, facts)
+        else:
+            self.out("return -1")
+
+    def _best(self, members: tuple[int, ...], facts: list[Fact]) -> tuple[Fact | None, list[Fact]]:
+        """The question that makes the search shortest, and all that could be asked below it. What counts is what asking
+        costs, and how many specializations then stand together."""
+        best, lowest, useful = None, float(_TRY * (len(members) - 1)), []
+        if self.left <= 0 or len(members) < 2 or self.out.indent > _DEEPEST:
+            return None, []
+        read = self.reader.tensors
+        for fact in facts:
+            branches, rest = self._split(members, fact)
+            if len(branches) + bool(rest) < 2:
+                continue  # the same answer for all: here, and for whatever part of them
+            useful.append(fact)
+            if fact.kind == "aligned" and rest:
+                continue  # reading a pointer makes a lazy copy real: only where every member would
+            largest = max(map(len, branches.values()), default=0)
+            met = sum(len(b) * (len(b) + len(rest)) for b in branches.values()) + len(rest) * (largest + len(rest))
+            cost = COST[fact.kind]
+            if fact.kind in ABOUT_TENSORS and fact.source.key not in read:
+                cost += TENSOR_COST
+            elif fact.kind in ("is", "class"):
+                cost += len(branches) / 2  # compared one after the other
+            total = cost + _TRY * (met / len(members) - 1)
+            if total < lowest - 1e-9:
+                best, lowest = fact, total
+        return best, useful
+
+    def _split(self, members: tuple[int, ...], fact: Fact) -> tuple[dict, tuple[int, ...]]:
+        """Members by the answer that they need, and those that any answer suits."""
+        branches: dict = {}
+        rest = []
+        for member in members:
+            known = self.facts[member].get(fact.key)
+            if known is None:
+                rest.append(member)
+            else:
+                branches.setdefault(known[1], []).append(member)
+        return branches, tuple(rest)
+
+    def _group(self, members: tuple[int, ...]) -> int:
+        return self.groups.setdefault(members, len(self.groups))
+
+    # -- questions and answers -----------------------------------------------------------------------------------------
+    def _answer(self, fact: Fact, answer) -> str:
+        if fact.kind in ("is", "class"):
+            singletons = {None: "Py_None", True: "Py_True", False: "Py_False"}
+            value = answer.value
+            if value is None or value is True or value is False:
+                return singletons[value]
+            return self.tables.object(answer)
+        return f"{answer:#x}ULL" if fact.kind in ("state", "float", "keys") else literal(answer)
+
+    def _read(self, fact: Fact) -> str:
+        """C variable or expression of the answer; leaves the node by `break` where there is none."""
+        return getattr(self, f"_read_{fact.kind}")(fact)
+
+    def _variable(self, type_: str, expression: str) -> str:
+        """A switch needs a plain name."""
+        known = self.values.get(expression)
+        if known is None:
+            known = self.values[expression] = f"f_{len(self.declared)}"
+            self.declared.append(f"{type_} {known}")
+            self.out(f"{known} = {expression}")
+        return known
+
+    def _read_state(self, fact: Fact) -> str:
+        return self._variable("uint64_t", f"st.word[{fact.detail}]")
+
+    def _read_is(self, fact: Fact) -> str:
+        return self.reader.object(fact.source)
+
+    def _read_class(self, fact: Fact) -> str:
+        return self._variable("PyObject*", f"<PyObject*>Py_TYPE({self.reader.object(fact.source)})")
+
+    def _read_int(self, fact: Fact) -> str:
+        return self.reader.int(fact.source)
+
+    def _read_float(self, fact: Fact) -> str:
+        value = self.reader.object(fact.source)
+        self.out(f"if not PyFloat_CheckExact({value}): break")
+        return self._variable("uint64_t", f"tdh_float_bits({value})")
+
+    def _read_length(self, fact: Fact) -> str:
+        return self._variable("Py_ssize_t", f"tdh_length({self.reader.object(fact.source)})")
+
+    def _read_text_length(self, fact: Fact) -> str:
+        return self._variable("Py_ssize_t", f"tdh_text_length({self.reader.object(fact.source)})")
+
+    def _read_character(self, fact: Fact) -> str:
+        return self._variable("int64_t", f"tdh_text_at({self.reader.object(fact.source)}, {fact.detail})")
+
+    def _read_number(self, fact: Fact) -> str:
+        return self._variable("int64_t", f"{self.reader.tensor(fact.source)}.{fact.detail}")
+
+    def _read_keys(self, fact: Fact) -> str:
+        return self._variable("uint64_t", f"rt.keys_apply({self.reader.tensor(fact.source)}.keys, st)")
+
+    def _read_size(self, fact: Fact) -> str:
+        tensor = self.reader.tensor(fact.source)
+        self.out(f"if {tensor}.ndim <= {fact.detail}: break")
+        return self._variable("int64_t", f"{tensor}.{fact.kind}s[{fact.detail}]")
+
+    _read_stride = _read_size
+
+    def _read_aligned(self, fact: Fact) -> str:
+        pointer = self._variable("void*", f"rt.data_ptr({self.reader.tensor(fact.source)}.impl)")
+        self.out(f"if {pointer} == NULL: PyErr_Clear()")
+        return self._variable("int64_t", f"(<uintptr_t>{pointer}) & 15 == 0")
+
+
+def write_entry(specializations: list[Specialization], tables: Tables) -> str:
+    """`_entry` of a module, and what it needs to find the specialization to ask."""
+    if len(specializations) == 1:
+        return _SINGLE_ENTRY
+    dispatcher = Dispatcher(specializations, tables)
+    choose = dispatcher.write()
+    count, groups = len(specializations), list(dispatcher.groups)
+    members = [member for group in groups for member in group]
+    begins = [sum(map(len, groups[:number])) for number in range(len(groups) + 1)]
+    out = Lines()
+    out()
+    out()
+    with out.block("cdef extern from *:"):
+        out('"""')
+        out(f"static const int first[] = {{{', '.join(map(str, begins))}}};  /* of each group in `members` */")
+        out(f"static int members[] = {{{', '.join(map(str, members))}}};  /* of a group, the last hit in front */")
+        out('"""')
+        out("const int first[1]")
+        out("int members[1]")
+    out()
+    out("ctypedef int (*_spec)(tdh_call* c, const tdh_state* st, PyObject** result) noexcept")
+    out(f"cdef _spec specs[{count}]")
+    for index in range(count):
+        out(f"specs[{index}] = _spec_{index}")
+    return choose + out.text() + "\n" + _ENTRY.replace("@COUNT@", str(count))
+
+
+_SINGLE_ENTRY = """
+
+cdef int _entry(tdh_call* c, PyObject** result) noexcept:
+    cdef tdh_state st
+    cdef int status
+    if not rt.state_read(&st): return TDH_BYPASS
+    if _ambient(c) >= 0: return TDH_BYPASS
+    status = _spec_0(c, &st, result)
+    if status != TDH_MISS: c.spec = 0
+    return status
+"""
+
+_ENTRY = """
+
+cdef void _to_front(int group, int spec) noexcept:
+    cdef int place = first[group]
+    while members[place] != spec: place += 1  # other threads may have moved it meanwhile
+    members[place] = members[first[group]]
+    members[first[group]] = spec
+
+
+cdef int _others(tdh_call* c, const tdh_state* st, PyObject** result) noexcept:
+    # Nothing that was chosen holds. Everything is asked, so that a miss is one for sure.
+    cdef int k, status
+    for k in range(@COUNT@):
+        status = specs[k](c, st, result)
+        if status != TDH_MISS:
+            c.spec = k
+            return status
+    return TDH_MISS
+
+
+cdef int _entry(tdh_call* c, PyObject** result) noexcept:
+    cdef tdh_state st
+    cdef int group, place, end, k, status
+    if not rt.state_read(&st): return TDH_BYPASS
+    if _ambient(c) >= 0: return TDH_BYPASS
+    group = _choose(c, &st)
+    if group >= 0:
+        place = first[group]
+        end = first[group + 1]
+        while place < end:
+            k = members[place]
+            status = specs[k](c, &st, result)
+            if status != TDH_MISS:
+                c.spec = k
+                if members[first[group]] != k: _to_front(group, k)
+                return status
+            place += 1
+    return _others(c, &st, result)
+"""
