@@ -2,16 +2,17 @@
 # For a machine with a GPU: uses that machine's own python3, makes no virtual environment, asks no package index.
 #   gpu.sh build [OUT]   build ext/ in place
 #   gpu.sh test OUT      build, the tests marked gpu, then the whole suite      -> gpu_tests.log suite.log
+#   gpu.sh launch OUT    build, the launch corpus and the random walk on it     -> launch_corpus.json walk.json *.log
 #   gpu.sh bench OUT     build, benchmarks                                      -> *.json table.md
 #   gpu.sh all OUT       everything, plus env_report.txt; every step runs, the exit status is the worst of them
-# PYTEST_ARGS, BENCH_ARGS and PYTHON3 may be set.
+# PYTEST_ARGS, BENCH_ARGS, JOBS (processes) and PYTHON3 may be set.
 set -u
 cd "$(dirname "$0")/.."
 verb=${1:-}
 out=${2:-}
 python=${PYTHON3:-python3}
-usage() { sed -n '2,7p' "$0" >&2; exit 2; }
-case $verb in build) ;; test | bench | all) [ -n "$out" ] || usage ;; *) usage ;; esac
+usage() { sed -n '2,8p' "$0" >&2; exit 2; }
+case $verb in build) ;; test | launch | bench | all) [ -n "$out" ] || usage ;; *) usage ;; esac
 [ -z "$out" ] || mkdir -p "$out" || exit 1
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 status=0
@@ -44,6 +45,10 @@ suite() {
     # shellcheck disable=SC2086
     logged suite.log "$python" -m pytest -p no:cacheprovider -m "not gpu" ${PYTEST_ARGS:-}
 }
+corpus() { logged launch_corpus.log "$python" -m tests.launch.on_gpu --out "$out/launch_corpus.json" --jobs "${JOBS:-6}"; }
+walk() {
+    logged walk.log "$python" -m tests.launch.walk --device cuda --calls 2000 --jobs "${JOBS:-6}" --out "$out/walk.json"
+}
 bench() {
     # shellcheck disable=SC2086
     "$python" -m benchmarks.run_all --out "$out" ${BENCH_ARGS:-}
@@ -54,10 +59,13 @@ step build build
 [ $status -eq 0 ] || exit 1
 case $verb in
 test) step "GPU tests" gpu_tests; step "the rest of the suite" suite ;;
+launch) step "launch corpus" corpus; step "random walk" walk ;;
 bench) step benchmarks bench ;;
 all)
     step "environment report" report
     step "GPU tests" gpu_tests
+    step "launch corpus" corpus
+    step "random walk" walk
     step benchmarks bench
     step "the rest of the suite" suite
     ;;

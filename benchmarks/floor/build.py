@@ -1,4 +1,4 @@
-"""Builds floor.cpp beside itself, with PyTorch's headers and the CUDA headers that Triton's wheel brings; loads it.
+"""Builds floor.cpp (or launch_loop.cpp) beside itself, with PyTorch's headers and the CUDA headers that Triton's wheel brings; loads it.
 
 `python -m benchmarks.floor.build` builds only. Needs a C++ compiler; no CUDA toolkit, no GPU.
 """
@@ -16,15 +16,16 @@ from pathlib import Path
 from types import ModuleType
 
 HERE = Path(__file__).resolve().parent
+SERVICES = HERE.parent.parent / "ext" / "rt"  # what generated modules include
 
 
-def command(target: Path) -> list[str]:
+def command(name: str, target: Path) -> list[str]:
     import torch
     from torch.utils.cpp_extension import include_paths, library_paths
 
     libraries = ["c10", "torch", "torch_cpu", "torch_python"]
     flags = ["-O3", "-std=c++20", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wno-missing-field-initializers"]
-    includes = [*include_paths(), sysconfig.get_path("include")]
+    includes = [*include_paths(), sysconfig.get_path("include"), str(SERVICES)]
     triton = importlib.util.find_spec("triton")
     if torch.version.cuda and triton and triton.origin:
         flags.append("-DFLOOR_WITH_CUDA")
@@ -34,7 +35,7 @@ def command(target: Path) -> list[str]:
         os.environ.get("CXX", "g++"),
         *flags,
         *(f"-isystem{path}" for path in includes),
-        str(HERE / "floor.cpp"),
+        str(HERE / f"{name}.cpp"),
         *(f"-L{path}" for path in library_paths()),
         *(f"-l{name}" for name in libraries),
         "-o",
@@ -42,24 +43,25 @@ def command(target: Path) -> list[str]:
     ]
 
 
-def build() -> Path:
+def build(name: str = "floor") -> Path:
     import torch
 
-    key = hashlib.sha256((HERE / "floor.cpp").read_bytes() + f"{sys.version} {torch.__version__}".encode())
-    target = HERE / "build" / key.hexdigest()[:16] / f"_floor{sysconfig.get_config_var('EXT_SUFFIX')}"
+    text = (HERE / f"{name}.cpp").read_bytes() + b"".join(path.read_bytes() for path in sorted(SERVICES.glob("*.h")))
+    key = hashlib.sha256(text + f"{sys.version} {torch.__version__}".encode())
+    target = HERE / "build" / key.hexdigest()[:16] / f"_{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_suffix(f".{os.getpid()}.part")
-        line = command(part)
+        line = command(name, part)
         done = subprocess.run(line, capture_output=True, text=True)
         if done.returncode:
-            raise RuntimeError(f"the floor did not compile:\n{shlex.join(line)}\n{done.stderr}")
+            raise RuntimeError(f"{name}.cpp did not compile:\n{shlex.join(line)}\n{done.stderr}")
         part.replace(target)
     return target
 
 
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("_floor", build())
+def load(name: str = "floor") -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"_{name}", build(name))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -27,6 +27,8 @@ enum : int {
   attribute_programmatic_stream_serialization = 6,
   cluster_scheduling_spread = 1,
   function_nonportable_cluster_size = 14,
+  tensor_map_no_interleave = 0,
+  tensor_map_l2_promotion_128b = 2,
 };
 
 // CUlaunchAttribute: the value is a union of 64 bytes.
@@ -47,17 +49,19 @@ struct launch_config {
 static_assert(sizeof(launch_config) == 56);
 
 // Each function once: name, parameters, the CUDA version that brought it.
-#define TDH_DRIVER_FUNCTIONS(X)                                                                                  \
-  X(cuLaunchKernel, 4.0, function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, stream, \
-    void **, void **)                                                                                            \
-  X(cuLaunchKernelEx, 11.8, const launch_config *, function, void **, void **)                                   \
-  X(cuGetErrorName, 6.0, result, const char **)                                                                  \
-  X(cuGetErrorString, 6.0, result, const char **)                                                                \
-  X(cuCtxGetCurrent, 4.0, context *)                                                                             \
-  X(cuCtxSetCurrent, 4.0, context)                                                                               \
-  X(cuDevicePrimaryCtxRetain, 7.0, context *, int)                                                               \
-  X(cuFuncSetAttribute, 9.0, function, int, int)                                                                 \
-  X(cuStreamIsCapturing, 10.0, stream, int *)
+#define TDH_DRIVER_FUNCTIONS(X)                                                                                        \
+  X(cuLaunchKernel, 4.0, function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, stream,       \
+    void **, void **)                                                                                                  \
+  X(cuLaunchKernelEx, 11.8, const launch_config *, function, void **, void **)                                         \
+  X(cuGetErrorName, 6.0, result, const char **)                                                                        \
+  X(cuGetErrorString, 6.0, result, const char **)                                                                      \
+  X(cuCtxGetCurrent, 4.0, context *)                                                                                   \
+  X(cuCtxSetCurrent, 4.0, context)                                                                                     \
+  X(cuDevicePrimaryCtxRetain, 7.0, context *, int)                                                                     \
+  X(cuFuncSetAttribute, 9.0, function, int, int)                                                                       \
+  X(cuStreamIsCapturing, 10.0, stream, int *)                                                                          \
+  X(cuTensorMapEncodeTiled, 12.0, void *, int, unsigned, void *, const uint64_t *, const uint64_t *, const uint32_t *, \
+    const uint32_t *, int, int, int, int)
 
 // Calls: any thread, with or without the GIL. Each returns CUresult, or library_absent or function_absent.
 #define TDH_DECLARE(name, since, ...) extern result (*name)(__VA_ARGS__);

@@ -31,7 +31,12 @@ class Case:
     args: tuple
     before: tuple = ()  # argument tuples of earlier calls: they make a number symbolic
     around: Callable = contextlib.nullcontext  # what is set while the call is made, e.g. a stream
+    on_gpu: Callable = contextlib.nullcontext  # the same on a real GPU, see on_gpu.py
     refused: str | None = None
+
+
+class NotHere(Exception):
+    """Says what a case needs that this machine does not have."""
 
 
 CASES: list[Case] = []
@@ -222,7 +227,7 @@ def through_operator(x):
 def unaligned_intermediate(x):
     h = torch.empty_like(x)
     k.copy[(2,)](x[1:], h[1:], x.numel() - 1, BLOCK=64)
-    return h
+    return h[1:]
 
 
 def strides(x, y):
@@ -256,7 +261,8 @@ OPTIONS = [{"num_warps": 1}, {"num_warps": 8}, {"num_stages": 1}, {"num_warps": 
            {"maxnreg": None}, {"launch_pdl": False}]  # fmt: skip
 for options in OPTIONS:
     case("options " + ", ".join(f"{name}={value}" for name, value in options.items()), with_options(**options), X, Y)
-case("num_ctas as an option", with_options(num_ctas=2), X, Y, refused="no-graph")
+case("num_ctas as an option", with_options(num_ctas=2), X, Y)
+case("num_ctas and num_warps as options", with_options(num_ctas=2, num_warps=8), X, Y)
 case("num_ctas in a config", lambda x, y: k.clustered[(2,)](x, y, 96), X, Y)
 case("num_ctas of 16 in a config", lambda x, y: k.clustered_16[(2,)](x, y, 96), X, Y)
 case("num_ctas and a grid of three", lambda x, y: k.clustered[(2, 3, 4)](x, y, 96), X, Y)
@@ -271,12 +277,13 @@ case("a global of the kernel", lambda x, y: k.with_global[(2,)](x, y, 96, BLOCK=
 
 @contextlib.contextmanager
 def allocator():
-    triton.set_allocator(lambda size, alignment, stream: torch.empty(size + 128, dtype=torch.int8))
+    device = "cpu" if simdriver.is_active() else "cuda"
+    triton.set_allocator(lambda size, alignment, stream: torch.empty(size + 128, dtype=torch.int8, device=device))
     yield
     triton.set_allocator(NullAllocator())
 
 
-case("scratch memory", lambda x, y: k.scratch[(1,)](x, y, 64, 64, BLOCK=32), SQUARE, SQUARE_OUT, around=allocator,
+case("scratch memory", lambda x, y: k.scratch[(1,)](x, y, 64, 64, BLOCK=32), SQUARE, SQUARE_OUT, around=allocator, on_gpu=allocator,
      refused="needs scratch memory")  # fmt: skip
 
 
@@ -287,7 +294,7 @@ def with_descriptors(x, y):
     k.through_descriptor[(1,)](source, result, BLOCK=16)
 
 
-case("tensor descriptors", with_descriptors, SQUARE, SQUARE_OUT, refused="tensor descriptors built on the host")
+case("tensor descriptors", with_descriptors, SQUARE, SQUARE_OUT)
 
 # -- grids
 
@@ -303,8 +310,9 @@ for dims in ((1,), (3,), (3, 2), (3, 2, 4), (1, 1, 1), (0,), (3, 0), (2, 2, 0), 
     case(f"grid {dims}", grid(dims), X, Y)
 case("a grid function", grid(lambda meta: (triton.cdiv(96, meta["BLOCK"]), 2)), X, Y)
 case("a grid function that reads an argument", grid(lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)), X, Y)
-case("a grid as a list", grid([3, 2]), X, Y, refused="no-graph")
-case("a grid of four", grid((1, 2, 3, 4)), X, Y, refused="no-graph")
+case("a grid as a list", grid([3, 2]), X, Y)
+case("a grid of four", grid((1, 2, 3, 4)), X, Y)
+case("a grid function that returns a list", grid(lambda meta: [triton.cdiv(96, meta["BLOCK"]), 2, 1, 7]), X, Y)
 
 
 def symbolic_grid(x, y, a, b):
@@ -336,7 +344,7 @@ def tuned(kernel):
 for name in ("tuned_single", "tuned", "tuned_by_n", "tuned_with_reset", "tuned_with_restore", "tuned_and_pruned",
              "tuned_by_model"):  # fmt: skip
     case(name, tuned(getattr(k, name)), X, Y)
-case("tuned with hook in a config", tuned(k.tuned_with_hook), X, Y, refused="no-graph")
+case("tuned with hook in a config", tuned(k.tuned_with_hook), X, Y, refused="pre_hook")
 case("tuned, options", lambda x, y: k.tuned_by_options[(2,)](x, y, x.numel(), "a"), X, Y)
 case("tuned, another dtype", tuned(k.tuned), X.half(), Y.half(), before=((X, Y),))
 case("tuned, symbolic", tuned(k.tuned), X[:70], Y, before=((X[:40], Y), (X[:50], Y), (X[:66], Y)))
@@ -378,8 +386,11 @@ case("a loop over launches", in_a_loop, X, Y)
 
 # -- streams and devices
 
-case("another stream", copy, X, Y, around=lambda: simdriver.stream(4711))
-case("another device", copy, X, Y, around=lambda: simdriver.device(1))
+
+@contextlib.contextmanager
+def real_stream():
+    with torch.cuda.stream(torch.cuda.Stream()):
+        yield
 
 
 @contextlib.contextmanager
@@ -388,5 +399,34 @@ def stream_of_the_other_device():
         yield
 
 
-case("a stream of another device", copy, X, Y, around=stream_of_the_other_device)
-case("a cluster on a stream", lambda x, y: k.clustered[(2,)](x, y, 96), X, Y, around=lambda: simdriver.stream(5))
+@contextlib.contextmanager
+def other_device(stream: bool = False):
+    """The tensors stay where they are. A copy in each direction lets each device read the other's memory."""
+    if torch.cuda.device_count() < 2:
+        raise NotHere("one GPU only")
+    if not (torch.cuda.can_device_access_peer(0, 1) and torch.cuda.can_device_access_peer(1, 0)):
+        raise NotHere("the GPUs cannot read each other's memory")
+    for one, other in ((0, 1), (1, 0)):
+        torch.ones(1, device=f"cuda:{one}").to(f"cuda:{other}")
+    with torch.cuda.device(1), real_stream() if stream else contextlib.nullcontext():
+        yield
+
+
+case("another stream", copy, X, Y, around=lambda: simdriver.stream(4711), on_gpu=real_stream)
+case("another device", copy, X, Y, around=lambda: simdriver.device(1), on_gpu=other_device)
+case(
+    "a stream of another device",
+    copy,
+    X,
+    Y,
+    around=stream_of_the_other_device,
+    on_gpu=lambda: other_device(stream=True),
+)
+case(
+    "a cluster on a stream",
+    lambda x, y: k.clustered[(2,)](x, y, 96),
+    X,
+    Y,
+    around=lambda: simdriver.stream(5),
+    on_gpu=real_stream,
+)

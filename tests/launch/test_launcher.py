@@ -17,22 +17,8 @@ def recording_only(clean_slate):
         yield
 
 
-#: Bare heuristics in this corpus: Dynamo ends their capture without a graph since the launcher adapters present them
-#: (tests/integrations has such launchers served). The calls stay with plain Python and are right; strict, so that the
-#: cure is noticed.
-_REFUSED_FOR_NOW = (
-    "heuristic",
-    "heuristic, the other value",
-    "heuristics stacked",
-    "heuristic on a tensor",
-    "heuristic, symbolic",
-)
-
-
 @pytest.mark.parametrize("case", corpus.CASES, ids=lambda case: case.name)
-def test_launch_equals_stock(case, request):
-    if case.name in _REFUSED_FOR_NOW:
-        request.node.add_marker(pytest.mark.xfail(strict=True, raises=AssertionError, reason="bare heuristics: no-graph"))
+def test_launch_equals_stock(case):
     with case.around():
         verdict = compare.judge(case.fn, case.args, lambda served: [served(*args) for args in case.before])
     _verdicts[case.name] = verdict

@@ -11,6 +11,7 @@ from support.routes import routed, twin, warm
 from triton import knobs
 
 import trident_hook
+from trident_hook import environment, profiling
 from trident_hook.testing import simdriver
 
 from . import corpus
@@ -71,6 +72,30 @@ def test_nothing_is_learned_while_a_hook_is_set():
     routed(fn, X, Y, launches=1)
 
 
+def test_protons_hooks_see_launches():
+    """Registered as a session of Proton registers them, and gone when it ends."""
+    hooks = pytest.importorskip("triton.profiler.hooks.hook")
+    seen = []
+
+    class Counting(hooks.Hook):
+        activate = deactivate = lambda self: None
+        init_handle = lambda self, *args: None
+        enter = lambda self, metadata: seen.append(metadata.get()["name"])
+        exit = lambda self, metadata: seen.append("exit")
+
+    fn = trident_hook.jit(twin(copy))
+    warm(fn, X, Y)
+    hooks.HookManager.register(Counting(), 7)
+    try:
+        bypassed(fn, X, Y)
+        bypassed(fn, X, Y)
+    finally:
+        hooks.HookManager.unregister(7)
+    assert seen == ["copy", "exit"] * 2
+    routed(fn, X, Y, via="scm", launches=1)
+    assert len(seen) == 4
+
+
 @triton.jit
 def watched(x, y, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -120,6 +145,61 @@ def test_the_profiler_changes_nothing():
         fn(X, Y)
     assert len(simdriver.launches) == 1
     assert profile.events() is not None
+
+
+def ranges_of(call) -> list[str]:
+    """Names of our ranges around one call, as the profiler has them."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        call()
+    return [event.name for event in profile.events() if event.name.startswith("trident_hook")]
+
+
+def test_named_ranges_of_the_profiler():
+    """Asked for and given up again, before and after a function's module is made."""
+    first, second = trident_hook.jit(twin(copy)), trident_hook.jit(twin(watched_copy))
+    warm(first, X, Y)
+    assert ranges_of(lambda: routed(first, X, Y, launches=1)) == []
+    profiling.ranges()
+    try:
+        assert ranges_of(lambda: routed(first, X, Y, launches=1)) == [
+            f"trident_hook: {trident_hook.explain(first).name}"
+        ]
+        warm(second, X, Y)
+        both = ranges_of(lambda: [routed(fn, X, Y, launches=1) for fn in (first, second, first)])
+        assert both == [f"trident_hook: {trident_hook.explain(fn).name}" for fn in (first, second, first)]
+        routed(first, X[1:65], Y, via="dynamo")  # another module, still in ranges
+        assert len(ranges_of(lambda: routed(first, X[1:65], Y, launches=1))) == 1
+    finally:
+        profiling.ranges(False)
+    assert ranges_of(lambda: [routed(fn, X, Y, launches=1) for fn in (first, second)]) == []
+
+
+def failing(x, other):
+    k.copy[(2,)](x, Y, x.numel(), BLOCK=64)
+    return torch.index_select(Y, 0, other)
+
+
+def test_an_error_inside_a_range():
+    fn, fine, wrong = trident_hook.jit(twin(failing)), torch.tensor([1, 2]), torch.tensor([1, 2000])
+    profiling.ranges()
+    try:
+        warm(fn, X, fine)
+        routed(fn, X, wrong, via="error", raises=IndexError)
+        assert len(ranges_of(lambda: routed(fn, X, fine, launches=1))) == 1
+    finally:
+        profiling.ranges(False)
+
+
+def test_a_class_that_nobody_asked_is_watched():
+    """CPython gives a class a version when something is first looked up in it; only then is a change announced."""
+
+    class NeverAsked:
+        pass
+
+    assert not NeverAsked.__flags__ & environment._VALID_VERSION_TAG
+    walk = environment._Walk(copy)
+    walk._watch_type(NeverAsked)
+    assert walk.types == {id(NeverAsked): NeverAsked}
 
 
 def test_alternating_alignment_ends_with_both():

@@ -132,8 +132,6 @@ NOT_LAUNCHABLE = {
 #: Compiling AMD assembly for NVIDIA ends the process, inside LLVM.
 UNTRIED = {"kernel_inline_asm_rocm_double_quotes", "kernel_inline_asm_rocm_single_quotes", "zero_negs"}
 REFUSED = {
-    "add_kernel_with_tma_1d_new_api": "tensor descriptors built on the host",
-    "add_kernel_with_tma_2d_new_api": "tensor descriptors built on the host",
     "add_kernel_on_device_tma_new_api": "needs scratch memory",
 }
 

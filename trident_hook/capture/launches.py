@@ -10,6 +10,10 @@ from ..ir.guard import Guard
 from ..ir.objects import ObjectKey
 from ..ir.program import Kernel, Launch, Param
 from ..ir.source import Source
+from ..launch import result
+from ..launch.result import LaunchResult
+from . import descriptors
+from .descriptors import Descriptor
 
 
 @dataclass
@@ -21,6 +25,7 @@ class LaunchSite:
     kernel: object
     arguments: dict
     grids: list
+    result: LaunchResult | None = None
     record: LaunchRecord | None = None
 
 
@@ -35,13 +40,14 @@ def site_of(node) -> LaunchSite:
     """Reads a launch node. Raises Unsupported for what is not launched natively."""
     from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 
+    described = descriptors.descriptors_of(node)
     kwargs = node.kwargs
-    if kwargs["tma_descriptor_metadata"]:
-        raise Unsupported("launch", "tensor descriptors built on the host")
     kernel = kernel_side_table.get_kernel(kwargs["kernel_idx"])
     constants = kernel_side_table.get_constant_args(kwargs["constant_args_idx"])
     jit_function_of(kernel)
-    return LaunchSite(kernel, {**constants, **kwargs["kwargs"]}, [tuple(g) for g in kwargs["grid"]])
+    grids = [tuple(grid) for grid in kwargs["grid"]]
+    arguments = {**constants, **kwargs["kwargs"], **described}
+    return LaunchSite(kernel, arguments, grids, result.of(kwargs["constant_args_idx"]))
 
 
 def jit_function_of(kernel):
@@ -76,7 +82,7 @@ class PythonLauncher:
     def launch(self, value_of):
         """`value_of` turns a graph node into its value and leaves constants alone. Returns the compiled kernel."""
         site = self.site
-        arguments = {name: value_of(value) for name, value in site.arguments.items()}
+        arguments = {name: _value(value, value_of) for name, value in site.arguments.items()}
         grids = [tuple(value_of(dim) for dim in grid) for grid in site.grids]
         positional = []
         for name in site.kernel.arg_names:
@@ -84,6 +90,12 @@ class PythonLauncher:
                 break
             positional.append(arguments.pop(name))
         return site.kernel[_grid_for(site.kernel, grids)](*positional, **arguments)
+
+
+def _value(argument, value_of):
+    if isinstance(argument, Descriptor):
+        return argument.made(value_of(argument.tensor))
+    return value_of(argument)
 
 
 def _grid_for(kernel, grids: list):
@@ -100,11 +112,21 @@ def _grid_for(kernel, grids: list):
     return grid
 
 
+def run_again(site: LaunchSite, value_of):
+    """A launch by Triton. Returns what it returned."""
+    compiled = PythonLauncher(site, (), ()).launch(value_of)
+    if site.result is not None:
+        site.result.set(compiled)
+    return compiled
+
+
 def run_and_record(site: LaunchSite, value_of) -> None:
     """The first launch, by Triton; remembers the binary it used."""
     from triton.runtime import driver
 
-    compiled = PythonLauncher(site, (), ()).launch(value_of)
+    compiled = run_again(site, value_of)
+    if site.result is not None:
+        site.result.recorded = compiled
     if hasattr(compiled, "result") and not hasattr(compiled, "asm"):
         compiled = compiled.result()  # an asynchronous compile of Triton
     if compiled is None:
@@ -149,14 +171,20 @@ def launch_op(site: LaunchSite, expr_of, sample_of) -> Launch:
         arguments |= record.config.all_kwargs()
     kernel = _kernel(compiled)
     params, equal, unequal = [], [], []
+    metas = iter(compiled.metadata.tensordesc_meta or ())
     names = list(compiled.src.signature)
     for index, name in enumerate(names):
         type_ = compiled.src.signature[name]
         if isinstance(type_, tuple):
             raise Unsupported("launch", f"tuple argument {name!r}")
         value = arguments[name] if name in arguments else _default(function, name)
+        if isinstance(value, Descriptor):
+            params += descriptors.parameters(name, value, next(metas, None), expr_of)
+            continue
         _add_param(params, equal, unequal, compiled, function, index, name, type_, value, expr_of, sample_of)
     equal += _autotune_key(site, expr_of, sample_of)
+    if site.result is not None and site.result.used:
+        _check_result(site, params)
     grid = _chosen_grid(site, record)
     tensors, ints = _fallback_names(site)
     return Launch(
@@ -170,6 +198,16 @@ def launch_op(site: LaunchSite, expr_of, sample_of) -> Launch:
         tuple(unequal),
         ObjectKey(function.pre_run_hooks),
     )
+
+
+def _check_result(site: LaunchSite, params: list) -> None:
+    """The compiled kernel that a hit returns is the recorded one: nothing may make Triton launch another inside a hit."""
+    inputs = {n.name for n in site.arguments.values() if hasattr(n, "op") and n.op == "placeholder"}
+    for param in params:
+        if param.tensor and param.divisible is not None and param.value not in inputs:
+            raise Unsupported(
+                "launch", "what the launch returns is used, and its binary depends on intermediate results"
+            )
 
 
 def _add_param(params, equal, unequal, compiled, function, index, name, type_, value, expr_of, sample_of) -> None:
@@ -242,8 +280,18 @@ def _autotune_key(site: LaunchSite, expr_of, sample_of) -> list:
         if _is_tensor(value):
             continue  # Triton compares tensors as objects, so each would be tuned for: here the choice is kept
         if hasattr(value, "op") and type(sample_of(value)) is int:
-            conditions.append((expr_of(value), sample_of(value)))
+            multiple = getattr(site.kernel, "rounded_keys", {}).get(name, 1)
+            conditions.append(_rounded_up(expr_of(value), sample_of(value), multiple))
     return conditions
+
+
+def _rounded_up(expr, sample: int, multiple: int) -> tuple:
+    """(expression, int) that are equal for all values which a tuner rounds up to the same multiple."""
+    from torch.utils._sympy.functions import FloorDiv
+
+    if multiple == 1 or isinstance(expr, int) or sample < 0:
+        return expr, sample
+    return FloorDiv(expr + (multiple - 1), multiple), (sample + multiple - 1) // multiple
 
 
 def _chosen_grid(site: LaunchSite, record: LaunchRecord) -> tuple:
@@ -258,7 +306,8 @@ def _chosen_grid(site: LaunchSite, record: LaunchRecord) -> tuple:
 def _fallback_names(site: LaunchSite) -> tuple[list, list]:
     """Graph nodes that the Python launcher needs: tensors, then ints, each once."""
     tensors, ints = {}, {}
-    for value in [*site.arguments.values(), *(dim for grid in site.grids for dim in grid)]:
+    arguments = [v.tensor if isinstance(v, Descriptor) else v for v in site.arguments.values()]
+    for value in [*arguments, *(dim for grid in site.grids for dim in grid)]:
         if hasattr(value, "op"):
             (tensors if _is_tensor(value) else ints)[value.name] = value
     return list(tensors.values()), list(ints.values())
@@ -274,8 +323,6 @@ def _kernel(compiled) -> Kernel:
     metadata = compiled.metadata
     if getattr(metadata, "global_scratch_size", 0) or getattr(metadata, "profile_scratch_size", 0):
         raise Unsupported("launch", f"{metadata.name} needs scratch memory")
-    if getattr(metadata, "tensordesc_meta", None):
-        raise Unsupported("launch", f"{metadata.name} takes tensor descriptors")
     if getattr(metadata, "instrumentation_mode", ""):
         raise Unsupported("launch", "instrumentation is on")
     cubin = compiled.asm["cubin"]

@@ -33,12 +33,14 @@ class Launcher:
 
     tuner: it is an Autotuner (mostly of a class derived from it) that chooses a config by its `keys`; its `run()`
         leaves the choice in `best_config`, and what it chose for equal keys and dtypes stays chosen.
+    rounded_keys: given a tuner, the keys that it rounds up to a multiple before it looks its choice up, and the multiples.
     why_not: given an instance, says why it cannot be presented as the kernel inside, or None. Instances are matched by
         their exact type: a derived class is another launcher."""
 
     kind: type
     inside: str = "fn"
     tuner: bool = False
+    rounded_keys: Callable[[object], dict[str, int]] = lambda tuner: {}
     why_not: Callable[[object], str | None] = lambda launcher: None
 
 
@@ -86,12 +88,14 @@ class LauncherAdapter:
     #: (class, method): the method fills a store of its object when it is first given some constants, and has no other
     #: effect. It is called once for real, and then captured, which reads the store.
     filled_at_first_call: tuple[tuple[type, str], ...] = ()
+    #: Functions that, as a config's `pre_hook`, only set the block shapes of tensor descriptors, by constants of the launch.
+    block_hooks: tuple[Callable, ...] = ()
     #: Whether a function is to be discovered by `enable()` though its own names reach no launcher.
     serves: Callable[[object], bool] = lambda function: False
 
 
 #: Our module -> the library that must be imported, completely, before it is asked for its adapter by `describe()`.
-_KNOWN = {".triton_launchers": "triton", ".flag_gems": "flag_gems"}
+_KNOWN = {".triton_launchers": "triton", ".flag_gems": "flag_gems", ".liger_kernel": "liger_kernel.ops"}
 
 _lock = threading.Lock()
 _registered: dict[str, LauncherAdapter] = {}
@@ -132,9 +136,22 @@ def serves(function) -> bool:
     return any(adapter.serves(function) for adapter in adapters())
 
 
+_capturing = threading.local()
+
+
+def note_refusal(why: str) -> None:
+    """Why a launcher cannot be traced; `refusal()` gives the last such reason of the capture under way."""
+    _capturing.refusal = why
+
+
+def refusal() -> str | None:
+    return getattr(_capturing, "refusal", None)
+
+
 @contextlib.contextmanager
 def in_force():
     """Dynamo knows the adapters while the block runs, on this thread alone."""
+    _capturing.refusal = None
     try:
         from .dynamo import described
     except (ImportError, AttributeError) as error:  # a PyTorch that has them elsewhere: launchers break the graph

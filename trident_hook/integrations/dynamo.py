@@ -17,15 +17,16 @@ from torch._dynamo.variables.ctx_manager import NullContextVariable
 from torch._dynamo.variables.misc import LambdaVariable, LoggingLoggerVariable
 from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 
-from . import Launcher
+from . import descriptors
 from .launchers import LauncherVariable, refuse
+from .plain_launches import as_triton_takes_them
 
 
 @contextlib.contextmanager
 def described(adapters: tuple):
     by_type, by_identity = _entries(adapters)
     types, identities = VariableBuilder._type_dispatch(), VariableBuilder._id_dispatch()
-    with compile_lock, _merged(types, by_type), _merged(identities, by_identity), _own_scopes():
+    with compile_lock, _merged(types, by_type), _merged(identities, by_identity), _own_scopes(), as_triton_takes_them():
         yield
 
 
@@ -66,9 +67,10 @@ def _entries(adapters: tuple) -> tuple[dict, dict]:
     by_type, by_identity = {}, {}
     launchers = {launcher.kind: launcher for a in adapters for launcher in a.launchers}
     wrappers = {wrapper.kind: wrapper for a in adapters for wrapper in a.wrappers}
+    block_hooks = frozenset(hook for a in adapters for hook in a.block_hooks)
     quiet = frozenset(name for a in adapters for name in a.quiet_log_methods)
     for kind in launchers:
-        by_type[kind] = lambda builder, value: _launcher(builder, value, launchers, wrappers)
+        by_type[kind] = lambda builder, value: _launcher(builder, value, launchers, wrappers, block_hooks)
     if quiet:
         by_type[logging.Logger] = lambda builder, value: _logger(builder, value, quiet)
     filled: dict[type, set] = {}
@@ -85,18 +87,18 @@ def _entries(adapters: tuple) -> tuple[dict, dict]:
             by_identity[id(function)] = _calling(lambda tx, a, k, f=function: _answer(tx, f, a, k, _constant))
         for function in adapter.folds:
             by_identity[id(function)] = _calling(lambda tx, a, k, f=function: _answer(tx, f, a, k, _representative))
+    by_identity.update({id(what): _calling(call) for what, call in descriptors.calls()})
     return by_type, by_identity
 
 
 # -- launchers -------------------------------------------------------------------------------------------------------
 
 
-def _launcher(builder, value, launchers: dict, wrappers: dict):
+def _launcher(builder, value, launchers: dict, wrappers: dict, block_hooks: frozenset):
     """The launcher and all that is inside it are these objects: identity guards all the way down."""
-    from triton.runtime.autotuner import Autotuner, Heuristics
+    from triton.runtime.autotuner import Heuristics
     from triton.runtime.jit import JITFunction
 
-    launchers = {Autotuner: Launcher(Autotuner, tuner=True), **launchers}
     layers, source = [], builder.source
     while True:
         install_guard(source.make_guard(GuardBuilder.ID_MATCH))
@@ -113,7 +115,8 @@ def _launcher(builder, value, launchers: dict, wrappers: dict):
     kinds = [type(layer) for layer, _ in layers]
     tuners = [index for index, kind in enumerate(kinds) if kind in launchers and launchers[kind].tuner]
     heuristics = [index for index, kind in enumerate(kinds) if kind is Heuristics]
-    return LauncherVariable(layers, tuners, heuristics, wrappers, source=builder.source)
+    rounded = launchers[kinds[tuners[0]]].rounded_keys if tuners else None
+    return LauncherVariable(layers, tuners, heuristics, wrappers, None, block_hooks, rounded, source=builder.source)
 
 
 # -- objects ---------------------------------------------------------------------------------------------------------
@@ -208,6 +211,11 @@ class _Described(variables.base.VariableTracker):
 
     def call_function(self, tx, args, kwargs):
         return self.call(tx, args, kwargs)
+
+    def call_method(self, tx, name, args, kwargs):
+        if self.call is descriptors.make and name == "from_tensor":
+            return descriptors.make_from_tensor(tx, args, kwargs)
+        return super().call_method(tx, name, args, kwargs)
 
 
 def _inlined(tx, function, args, kwargs):

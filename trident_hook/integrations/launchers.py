@@ -13,27 +13,38 @@ from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import VariableBuilder
 from torch._dynamo.variables.functions import TritonKernelVariable
 from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
+from triton.runtime.autotuner import Autotuner, Heuristics
+from triton.runtime.jit import JITFunction
+
+from ..launch.result import LaunchResult
+from . import note_refusal
+
+_TRITONS_OWN = (Autotuner, Heuristics, JITFunction)
 
 #: Options of a launch, not parameters of the kernel.
-_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")
 
 
 def refuse(why: str):
+    note_refusal(why)
     unimplemented(gb_type="launcher described to trident_hook", context=why, explanation=why, hints=[])
 
 
 class LauncherVariable(VariableTracker):
     """`layers`: (object, source), the launcher first, the JITFunction last; `tuners`, `heuristics`: which are."""
 
-    def __init__(self, layers, tuners, heuristics, wrappers, grid=None, **kwargs) -> None:
+    def __init__(
+        self, layers, tuners, heuristics, wrappers, grid=None, block_hooks=frozenset(), rounded_keys=None, **kwargs
+    ) -> None:
         super().__init__(**kwargs)
         self.layers, self.tuners, self.heuristics, self.wrappers = layers, tuners, heuristics, wrappers
-        self.grid = grid
+        self.grid, self.block_hooks, self.rounded_keys = grid, block_hooks, rounded_keys
         if len(tuners) > 1:
             refuse("a tuner inside a tuner")
 
     def with_grid(self, grid) -> LauncherVariable:
-        return LauncherVariable(self.layers, self.tuners, self.heuristics, self.wrappers, grid)
+        known = (self.layers, self.tuners, self.heuristics, self.wrappers)
+        return LauncherVariable(*known, grid, self.block_hooks, self.rounded_keys)
 
     def call_method(self, tx, name, args, kwargs):
         if name == "__getitem__" and len(args) == 1 and self.grid is None:
@@ -57,8 +68,8 @@ class LauncherVariable(VariableTracker):
         if self.tuners:
             kernel = self._tuned(tx, tuner, args, kwargs)
         launched = TritonKernelVariable(kernel, None, self.grid, kernel_source=self.layers[-1][1])
-        launched.call_function(tx, args, kwargs)
-        return LaunchResultVariable()
+        result = launched.call_function(tx, args, kwargs)
+        return result if all(type(layer) in _TRITONS_OWN for layer, _ in self.layers) else LaunchResultVariable()
 
     def _heuristics(self, tx, index: int, args, kwargs, config: dict):
         """(name, value) of one layer of heuristics, in order; each sees those before it."""
@@ -83,17 +94,20 @@ class LauncherVariable(VariableTracker):
 
         tuner, source = self.layers[tuner_at]
         kernel, _ = self.layers[-1]
-        options = [name for name in _OPTIONS if name in kwargs or name in kernel.arg_names]
-        if options:
-            refuse(f"a tuned kernel is given {', '.join(options)}")
+        twice = [n for n in _OPTIONS if n in kwargs and any(n in config.all_kwargs() for config in tuner.configs)]
+        if twice:  # Triton raises a TypeError
+            refuse(f"a tuned kernel is given {', '.join(twice)}")
+        if any(config.pre_hook not in (None, *self.block_hooks) for config in tuner.configs):
+            refuse("a tuner's config has a pre_hook, which every launch has to call")
         install_guard(AttrSource(source, "configs").make_guard(GuardBuilder.ID_MATCH))
         configs = [copy.copy(config) for config in tuner.configs]
         for config in configs:
-            config.kwargs = dict(config.kwargs)
+            config.pre_hook = None  # what it sets is in the binary
+            config.kwargs = {**config.kwargs, **{n: v for n, v in config.all_kwargs().items() if n in kernel.arg_names}}
             for index in self.heuristics:
                 if index > tuner_at:
                     config.kwargs.update(self._heuristics(tx, index, args, kwargs, dict(config.kwargs)))
-        return TunedKernel(tuner, kernel, configs)
+        return TunedKernel(tuner, kernel, configs, self.rounded_keys(tuner))
 
     def _unwrapped(self, tx, value):
         value = value.realize()
@@ -115,7 +129,20 @@ class LauncherVariable(VariableTracker):
 
 
 class LaunchResultVariable(VariableTracker):
-    """What a launcher returns differs from library to library, and nobody uses it. Who does breaks the graph."""
+    """What Triton's launchers return is the compiled kernel, which may be handed on. What a library's returns differs from
+    library to library: who uses that breaks the graph."""
+
+    def __init__(self, result: LaunchResult | None = None, **kwargs) -> None:
+        super().__init__(**kwargs)
+        self.result = result
+
+    def reconstruct(self, codegen) -> None:
+        if self.result is None:
+            refuse("what a launcher returned is used")
+        self.result.used = True
+        name = codegen.tx.output.install_global_by_id("__trident_hook_launch", self.result)
+        codegen.append_output(codegen.create_load_global(name, add=True))
+        codegen.extend_output(codegen.create_load_attrs("latest"))
 
 
 _FALSE = variables.ConstantVariable.create(False)

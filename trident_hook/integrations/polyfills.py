@@ -28,3 +28,32 @@ def prod(iterable, /, *, start=1):
     for factor in iterable:
         start = start * factor
     return start
+
+
+def cdiv(x, y):
+    """triton.cdiv, without its way around compile-time values."""
+    return (x + y - 1) // y
+
+
+def next_power_of_2(n):
+    """triton.next_power_of_2 by comparisons. Its own shifts give an expression of a thousand terms where `n` is a symbol;
+    these give the number itself, for all sizes between two powers."""
+    if n <= 0:
+        return 0
+    power = 1
+    while power < n:
+        power *= 2
+    return power
+
+
+def tile_sizes(max_tile_size, *sizes):
+    """FlagGems' heuristics_for_tile_size. Which power of two a size has does not matter where the tile is the largest."""
+    tiles = []
+    for size in reversed(sizes):
+        if size > max_tile_size // 2 and max_tile_size & (max_tile_size - 1) == 0:
+            tile = max_tile_size
+        else:
+            tile = min(max_tile_size, next_power_of_2(size))
+        tiles.insert(0, tile)
+        max_tile_size = max(1, max_tile_size // tile)
+    return tuple(tiles)

@@ -5,17 +5,22 @@ from __future__ import annotations
 import math
 
 import torch
-from triton.runtime.autotuner import Heuristics
+import triton
+from triton.runtime.autotuner import Autotuner, Heuristics
 
 from . import DeviceContext, Launcher, LauncherAdapter, Polyfill
-from .polyfills import prod
+from .polyfills import cdiv, next_power_of_2, prod
 
 
 def describe() -> LauncherAdapter:
     return LauncherAdapter(
         "triton",
-        launchers=(Launcher(Heuristics),),
-        polyfills=(Polyfill(math.prod, prod),),
+        launchers=(Launcher(Heuristics), Launcher(Autotuner, tuner=True)),
+        polyfills=(
+            Polyfill(math.prod, prod),
+            Polyfill(triton.cdiv, cdiv),
+            Polyfill(triton.next_power_of_2, next_power_of_2),
+        ),
         folds=(torch.result_type,),
         device_contexts=(DeviceContext(torch.cuda.device, torch.cuda.current_device),),
     )

@@ -11,8 +11,11 @@ class TunedKernel(Autotuner):
     `run()` is the tuner's; the config that it chose is then found again among ours. Pruning, hooks and timing belong to
     the tuner's own tuning, so Dynamo is shown none of them."""
 
-    def __init__(self, tuner, kernel, configs: list) -> None:  # deliberately without Autotuner's own
+    def __init__(
+        self, tuner, kernel, configs: list, rounded_keys: dict
+    ) -> None:  # deliberately without Autotuner's own
         self.tuner, self.fn, self.configs = tuner, kernel, configs
+        self.rounded_keys = rounded_keys
         self.base_fn = getattr(kernel, "fn", kernel)
         self.arg_names, self.keys = kernel.arg_names, list(tuner.keys)
         self.perf_model = self.early_config_prune = self.best_config = None
