@@ -66,6 +66,36 @@ def cold_table(result: dict) -> str:
     return "\n\n".join([table(head, lines), conditions_line(result)])
 
 
+def guard_cost_tables(result: dict) -> str:
+    rows = [[name, *(f"{row[key]:.0f}" for key in ("median_ns", "p10_ns", "p90_ns"))] for name, row in
+            result["rows"].items()]  # fmt: skip
+    bars = [[name, f"{bar['value']:.3f}", f"{bar['at_p10']:.3f}", f"{bar['at_most']}",
+             "holds" if bar["holds"] else "FAILED"] for name, bar in result["bars"].items()]  # fmt: skip
+    env, guards = (", ".join(f"{name}: {number}" for name, number in result[key].items()) for key in
+                   ("environment_guards", "guards"))  # fmt: skip
+    return "\n\n".join([
+        table(["one call", "median ns", "p10", "p90"], rows), table(["bar", "of medians", "of p10", "at most", ""], bars),
+        f"Environment guards of the functions, {env}. Guards of {guards}.", conditions_line(result),
+    ])  # fmt: skip
+
+
+def chain_table(result: dict) -> str:
+    lines = []
+    for name, rows in result["chains"].items():
+        cells = [f"{row['wall_us']:.2f} ({row['cpu_us']:.2f})" for row in rows.values()]
+        lines.append([name, *cells, f"{rows['ours']['wall_ratio']:.2f}x ({rows['ours']['cpu_ratio']:.2f}x)"])
+    head = [
+        "eight ATen operators",
+        "at:: in C++, us (CPU time)",
+        "ours",
+        "eager",
+        f"of the floor (bar {result['bar']}x)",
+    ]
+    boxed = result["boxed"]
+    note = f"A boxed call of add costs {boxed['overhead_ns']:.0f} ns more than an unboxed one ({boxed['unboxed_add_ns']:.0f} ns)."
+    return "\n\n".join([table(head, lines), note, conditions_line(result)])
+
+
 def pytest_benchmark_table(result: dict) -> str:
     groups: dict[str, list[dict]] = {}
     for bench in result["benchmarks"]:
@@ -85,7 +115,28 @@ def pytest_benchmark_table(result: dict) -> str:
     return "\n\n".join([*parts, conditions_line({"conditions": conditions})])
 
 
-KINDS = {"host_latency": latency_tables, "interference": interference_table, "cold": cold_table}
+def launch_path_tables(result: dict) -> str:
+    def text(mine: dict) -> str:
+        return f"{mine['median']:.3f} ({mine['p10']:.3f}..{mine['p90']:.3f})"
+
+    launch, each, matmul = result["launch"], result["per_launch"], result["matmul"]
+    rows = [[name, text(row)] for name, row in launch["rows"].items()]
+    rows.append([f"difference (bar: {launch['bar_us']})", f"{launch['added_us']:.3f}"])
+    calls = [[name, text(row["host_us"])] for name, row in each["calls"].items()]
+    calls += [[f"{name}, each further launch", f"{us:.3f}"] for name, us in each["per_launch_us"].items()]
+    matmuls = [[name, text(row["host_us"])] for name, row in matmul["rows"].items()]
+    matmuls.append([f"eager / ours (bar: {matmul['bar']:g}x)", f"{matmul['ratio']:.2f}x"])
+    head = "us (p10..p90)"
+    return "\n\n".join([
+        table(["one launch, in a C++ loop", head], rows), table(["a call, host", head], calls),
+        table([f"autotuned matmul, host: {matmul['shape']}", head], matmuls), conditions_line(result),
+    ])  # fmt: skip
+
+
+KINDS = {
+    "host_latency": latency_tables, "interference": interference_table, "cold": cold_table,
+    "launch_path": launch_path_tables, "guard_cost": guard_cost_tables, "aten_chain": chain_table,
+}  # fmt: skip
 
 
 def render(path: Path) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.report import render
 
-PARTS = ["host_latency", "interference", "cold"]
+PARTS = ["host_latency", "launch_path", "interference", "cold", "guard_cost", "aten_chain"]
 
 
 def main() -> int:

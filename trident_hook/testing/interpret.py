@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from . import bfloat16, libdevice
 from ._simlib import Launch, TensorMap, image_digest
 
 #: Held while `triton.language` is patched, and while Triton turns Python into IR: the two must not overlap.
@@ -192,8 +193,23 @@ class _KernelGlobals(dict):
 
     def __missing__(self, name: str) -> Any:
         if name in self._cells:
-            return self._cells[name].cell_contents
-        return self._module[name]
+            return libdevice.stand_in(self._cells[name].cell_contents)
+        if name == "range" and name not in self._module:
+            return _tensor_range
+        return libdevice.stand_in(self._module[name])
+
+
+def _tensor_range(*bounds: Any) -> Any:
+    """`range` of a kernel: its variable is a tensor where a bound is one."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    kinds = [bound.dtype for bound in bounds if isinstance(bound, tl.tensor)]
+    values = range(*bounds)
+    if not kinds:
+        return values
+    np_dtype = interpreter._get_np_dtype(kinds[0])
+    return (tl.tensor(interpreter.TensorHandle(np.array([v], np_dtype), kinds[0]), kinds[0]) for v in values)
 
 
 _rewritten_cache: dict[Any, types.FunctionType] = {}
@@ -298,6 +314,7 @@ class _Language:
         # NumPy 2.5 no longer turns an array of one element into an int, which Triton's own patch relies on.
         learned.append((tl.tensor, "__index__", lambda self: int(self.handle.data.item())))
         learned.append((JITFunction, "__call__", _call_helper))
+        learned += [*libdevice.attributes(), *bfloat16.replacements()]
         return learned
 
 
