@@ -8,11 +8,12 @@ PYTEST_ARGS ?=
 TEST_JOBS ?= 2
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-fast test-hook-versions lint format bench figures clean distclean
+.PHONY: help setup demo test test-fast test-hook-versions test-versions lint format bench figures clean distclean
 
 help:
 	@echo "make demo     serve three functions, compare with eager and torch.compile"
 	@echo "make test     the whole suite (test-fast: without the slow tests)"
+	@echo "make test-versions   hook, guard and slice tests on CPython 3.11 and 3.13 (installs PyTorch for each)"
 	@echo "make lint     check style (make format: repair it)"
 	@echo "make bench    latency table into benchmarks/results/latest/ (make figures: draw the committed results)"
 	@echo "make clean    remove what was built (distclean: the environment too)"
@@ -58,6 +59,10 @@ test: setup test-hook-versions
 
 test-fast: setup
 	@$(PY) -m pytest -m "not slow" $(PYTEST_ARGS)
+
+# Not part of `make test`: PyTorch is installed once more for each.
+test-versions:
+	@bash scripts/test_guard_versions.sh
 
 test-hook-versions:
 	@bash scripts/test_hook_versions.sh

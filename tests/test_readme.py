@@ -63,3 +63,11 @@ def test_every_setting_that_the_documents_name_exists():
     for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         named = set(re.findall(r"TRIDENT_HOOK_[A-Z_]+", document.read_text()))
         assert named <= known, f"{document.name}: {sorted(named - known)}"
+
+
+def test_every_refusal_is_explained():
+    """docs/misses.md names each reason that the code can give."""
+    written = re.findall(r"`([a-z:.-]+)`", (ROOT / "docs" / "misses.md").read_text())
+    for source in (ROOT / "trident_hook").rglob("*.py"):
+        for slug in re.findall(r"Unsupported\(\s*\"([a-z-]+)\"", source.read_text()):
+            assert slug in written, f"{source.name}: {slug}"

@@ -15,6 +15,7 @@ from .errors import NotAFunctionError
 from .launch import target
 from .logs import log
 from .record import FunctionRecord
+from .trust import trust_views
 
 _lock = threading.RLock()
 _selection: Selection | None = None  # of the enable() that is in force
@@ -131,6 +132,7 @@ def _set_up() -> None:
 
     _core.delegation_setup(set_eval_frame, _leak_repair())
     target.trust_allocations()
+    trust_views()
     dynamo_types.teach(_core.JitFunction)
 
 

@@ -153,7 +153,7 @@ class _Walk:
             self._watch_type(base)
             return value
         kind = type(base)
-        if kind.__getattribute__ is not object.__getattribute__ or not _compat.INSTANCE_DICTS_ARE_WATCHABLE:
+        if kind.__getattribute__ not in _PLAIN_READS or not _compat.INSTANCE_DICTS_ARE_WATCHABLE:
             raise _Unwatchable
         self._pin(_PIN_TYPE, base, kind)
         self._watch_type(kind)
@@ -186,13 +186,16 @@ class _Walk:
         self.keys[(id(space), key)] = (space, key)
 
     def _watch_type(self, kind: type) -> None:
-        """A watcher fires only while the type has a version tag: looking something up gives it one."""
-        getattr(kind, "__doc__", None)
+        """A watcher fires only while the type has a version tag: looking something up gives it one. Something that its
+        metaclass does not answer for it, as it does `__doc__`."""
+        getattr(kind, "__init__", None)
         if not kind.__flags__ & _VALID_VERSION_TAG:
             raise _Unwatchable
         self.types[id(kind)] = kind
 
 
+#: How attributes of an instance are read where nothing is computed; a namespace has the same C function under its own name.
+_PLAIN_READS = (object.__getattribute__, types.SimpleNamespace.__getattribute__)
 _IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 _VALID_VERSION_TAG = 1 << 19  # Py_TPFLAGS_VALID_VERSION_TAG
 

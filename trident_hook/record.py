@@ -9,7 +9,7 @@ import weakref
 from collections import Counter
 from dataclasses import dataclass, field
 
-from . import _core
+from . import _core, profiling
 from .build import loader, worker
 from .codegen.module import generate
 from .config import config
@@ -39,17 +39,22 @@ class FunctionRecord:
     _warned: bool = False
     full: bool = False  # over its budget: its module stays, the rest keeps its previous path
     launches: bool = True  # its names reach a Triton launcher
+    reads_contexts: bool = False  # a capture saw what a torch.autograd.Function saved
     jitted: bool = False  # under jit(): its call door stays when enable() ends
-    last_miss: tuple[int, int] | None = None
+    last_miss: tuple[int, int] | None = None  # the specialization that was asked last, and which of its guards failed
+    last_failed: tuple[int, ...] = ()  # the same of every specialization
     builds: int = 0
     build_seconds: float = 0.0
     build_error: str | None = None
     first_call: float | None = None
     served_after: float | None = None  # seconds from the first miss to the first module in place
     _captures: int = 0
+    _again: int = 0  # builds in a row that had nothing new
+    _failed: object = ()  # where the module notes them
     _fresh: list = field(default_factory=list)
     _doubtful: list = field(default_factory=list)  # refusals of the call under way
     _lock: threading.RLock = field(default_factory=threading.RLock)
+    _building: threading.RLock = field(default_factory=threading.RLock)  # taken before _lock, never after it
     _queued: bool = False
     _delegated: int = 0  # calls that Dynamo has now
     _forget: bool = False  # Dynamo's entries are to be dropped once it has none
@@ -61,9 +66,11 @@ class FunctionRecord:
     # -- what the doors call (see ext/door) ------------------------------------------------------------------------
     def before_miss(self, door: str, spec: int, guard: int):
         """The Dynamo callback for a call that no specialization serves, or None for the plain function."""
+        asked = self.builds
         if spec >= 0:
-            self.last_miss = (spec, guard)
-            log("guards", "%s missed: %s", self.name, self.explain_miss())
+            self.last_miss, self.last_failed = (spec, guard), tuple(self._failed)
+            if "guards" in config.logs:
+                log("guards", "%s missed: %s", self.name, self.explain_miss())
         if self.first_call is None:
             self.first_call = time.perf_counter()
         if self.full:
@@ -71,9 +78,13 @@ class FunctionRecord:
             return None
         if config.disabled or _is_capturing() or any(_hooks_on()):
             return None
+        if self.reads_contexts and (self._queued or self._fresh):
+            return None
         callback = _callback()
         if callback is not None:
             with self._lock:
+                if self.builds != asked:  # a build ended meanwhile: what would be captured may be served already
+                    return None
                 self._delegated += 1
         return callback
 
@@ -88,11 +99,12 @@ class FunctionRecord:
             self._forget_when_idle()
             if not self._fresh:
                 return
-            if config.build == "sync":
-                self._build()
-            elif not self._queued:
+            at_once = config.build == "sync"
+            if not at_once and not self._queued:
                 self._queued = True
                 worker.submit(self._build)
+        if at_once:
+            self._build()
 
     # -- what capture calls ----------------------------------------------------------------------------------------
     def next_index(self) -> int:
@@ -147,28 +159,46 @@ class FunctionRecord:
 
     # -- building --------------------------------------------------------------------------------------------------
     def _build(self) -> None:
+        """All that was learned, also while it builds. Calls go on meanwhile: `_lock` is not held by a compiler."""
+        with self._building:
+            while self._build_next():
+                pass
+
+    def _build_next(self) -> bool:
         with self._lock:
-            self._queued = False
             fresh, self._fresh = self._fresh, []
+            if not fresh:
+                self._queued = False
+                return False
             room = config.limit - len(self.specializations)
             wanted = [*self.specializations, *_without_known(fresh, self.specializations)[:room]]
             if len(wanted) == len(self.specializations):
-                return self._over_budget(f"it already has {len(wanted)} specialization(s), none of which holds")
-            started = time.perf_counter()
-            try:
-                generated = generate(wanted, ambient_lists())
-                log("codegen", "%s:\n%s", self.name, generated.source)
-                module = loader.LoadedScm(generated)
-            except Unsupported as refusal:
-                return self.failed(refusal)
-            except Exception as error:
-                self.build_error = f"{type(error).__name__}: {error}"
-                kind = "build" if isinstance(error, BuildError) else "internal"
-                log("build", "%s: %s", self.name, self.build_error)
-                return self.failed(Unsupported(kind, self.build_error.splitlines()[0]))
+                self._again += 1
+                if config.build == "sync" or self._again >= _TRIES:
+                    self._over_budget(f"it already has {len(wanted)} specialization(s), none of which holds")
+                # Else it may have been captured just before the module that has it was in place.
+                self._forget_dynamo()
+                return True
+            self._again = 0
+        started = time.perf_counter()
+        try:
+            generated = generate(wanted, ambient_lists())
+            log("codegen", "%s:\n%s", self.name, generated.source)
+            module = loader.LoadedScm(generated)
+        except Unsupported as refusal:
+            self.failed(refusal)
+            return True
+        except Exception as error:
+            self.build_error = f"{type(error).__name__}: {error}"
+            kind = "build" if isinstance(error, BuildError) else "internal"
+            log("build", "%s: %s", self.name, self.build_error)
+            self.failed(Unsupported(kind, self.build_error.splitlines()[0]))
+            return True
+        with self._lock:
             self.specializations, self.guard_texts = wanted, generated.guard_texts
             self.source = generated.source
-            _core.entry_scm_set(self.code, module)
+            _core.entry_scm_set(self.code, profiling.presented(self.code, module, self.name))
+            self._failed = module.failed
             self._forget_dynamo()
             self.builds += 1
             self.build_seconds += time.perf_counter() - started
@@ -177,6 +207,7 @@ class FunctionRecord:
             log("build", "%s: %d specialization(s) in %.3f s", self.name, len(wanted), time.perf_counter() - started)
             if len(wanted) >= config.limit or self.builds >= config.rebuilds:
                 self._over_budget(f"it has {len(wanted)} specialization(s), the limit is {config.limit}")
+        return True
 
     def _over_budget(self, why: str) -> None:
         self.full, self.why_full = True, why
@@ -188,14 +219,19 @@ class FunctionRecord:
         self._warned = True
         warnings.warn(
             f"trident_hook: {self.name} keeps what it has and sends its other calls to plain Python: {self.why_full}. "
-            f"Last miss: {self.explain_miss()}. See trident_hook.explain().", stacklevel=3,
+            f"Last miss: {self._failure(*self.last_miss) if self.last_miss else 'none'}. See trident_hook.explain().",
+            stacklevel=3,
         )  # fmt: skip
 
     # -- for people ------------------------------------------------------------------------------------------------
     def explain_miss(self) -> str:
         if self.last_miss is None:
             return "none"
-        spec, guard = self.last_miss
+        if len(self.last_failed) > 1:
+            return "; ".join(self._failure(*pair) for pair in enumerate(self.last_failed))
+        return self._failure(*self.last_miss)
+
+    def _failure(self, spec: int, guard: int) -> str:
         if spec < len(self.guard_texts) and 0 <= guard < len(self.guard_texts[spec]):
             return f"specialization {spec}: {self.guard_texts[spec][guard]}"
         return f"specialization {spec}, guard {guard}"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import os
 import types
 
 import pytest
 import torch
+from support import programs
 from support.routes import routed, same, twin
 
 import trident_hook
@@ -32,6 +34,19 @@ class Model:
 
     def apply(self, x):
         return x * self.gain
+
+
+class Slotted:
+    __slots__ = ("rate",)
+
+
+class Table:
+    sizes = [1, 2]
+
+
+class Fallback:
+    def __getattr__(self, name):
+        return 7
 
 
 class Shown:
@@ -134,7 +149,74 @@ def as_dtype(x, d):
     return x.to(d) + torch.ones(2, 3, dtype=d)
 
 
+def in_order(x, a):
+    other = a.copy()
+    return x + 1, [*other]
+
+
+def or_else(x, a):
+    try:
+        return x + a["k"]
+    except KeyError:
+        return x * 2
+
+
+def through_a_set(x, s):
+    for n, item in enumerate(s):
+        x = x + n * item
+    return x
+
+
+def has_key(x, keys):
+    return x + 1 if keys.has(torch._C.DispatchKey.CPU) else x - 1
+
+
+def of_fallback(x, f):
+    return x * f.missing
+
+
+def slot_or_else(x, s):
+    try:
+        return x * s.rate
+    except AttributeError:
+        return x - 1
+
+
+def asks_attribute(x, a):
+    return x * 2 if hasattr(a, "rate") else x * 3
+
+
+def of_a_function(x):
+    return x * getattr(double, "rate", 2)
+
+
+def of_a_module(x):
+    return x * 2 if hasattr(programs, "rate") else x * 3
+
+
+def of_table(x):
+    return x * Table.sizes[0]
+
+
+def of_environ(x):
+    return x * 2 if os.getenv("TRIDENT_HOOK_TEST_PAIRS") == "on" else x * 3
+
+
 X = t(2, 3)
+CPU_KEYS, META_KEYS = (torch._C.DispatchKeySet(key) for key in (torch._C.DispatchKey.CPU, torch._C.DispatchKey.Meta))
+
+
+def slotted(rate):
+    made = Slotted()
+    made.rate = rate
+    return made
+
+
+def fallback(**attributes):
+    made = Fallback()
+    made.__dict__.update(attributes)
+    return made
+
 
 #: kind and what about it -> (function, arguments that pass, arguments that pass as well, arguments that must miss)
 PAIRS = {
@@ -176,6 +258,11 @@ PAIRS = {
     "equals: member of a tuple": (first, (X, (1, 2)), (X, (1, 2)), (X, (1.0, 2))),
     "equals: size": (mixed, (X, torch.Size([1, 2])), (X, torch.Size([1, 2])), (X, torch.Size([1, 3]))),
     "equals: frozen set": (with_set, (X, frozenset({1, 2})), (X, frozenset({2, 1})), (X, frozenset({1, 2.0}))),
+    "equals: order of a set": (through_a_set, (X, {0, 8}), (X, {0, 8}), (X, {8, 0})),
+    "dict_contains: absent attribute": (of_fallback, (X, fallback()), (X, fallback()), (X, fallback(missing=3))),
+    "no_attr: empty slot": (slot_or_else, (X, Slotted()), (X, Slotted()), (X, slotted(3))),
+    "hasattr: absent": (asks_attribute, (X, Shown()), (X, Shown(other=1)), (X, Shown(rate=1))),
+    "hasattr: present": (asks_attribute, (X, Shown(rate=1)), (X, Shown(rate=1, other=2)), (X, Shown())),
     "true": (mixed, (X, True), (X, True), (X, False)),
     "false": (mixed, (X, False), (X, False), (X, 0)),
     "none": (optional, (X, None), (X, None), (X, 0)),
@@ -185,10 +272,13 @@ PAIRS = {
     "length: list": (first, (X, [1, 2]), (X, [1, 2]), (X, [1, 2, 3])),
     "length: tuple": (first, (X, (1, 2)), (X, (1, 2)), (X, (1,))),
     "dict_length": (counted, (X, {"k": 1}), (X, {"k": 1}), (X, {"k": 1, "l": 2})),
+    "dict: order of keys": (in_order, (X, {"k": 1, "l": 2}), (X, {"k": 1, "l": 2}), (X, {"l": 2, "k": 1})),
+    "dict: absent key": (or_else, (X, {"l": 1}), (X, {"l": 1}), (X, {"k": 1})),
     "dict: value": (value_of, (X, {"k": 1}), (X, {"k": 1}), (X, {"k": 2})),
     "dict_contains": (asked, (X, {"k": 1}), (X, {"k": 1}), (X, {"j": 1})),
     "no_attr": (tag_of, (X,), (t(2, 3),), (Shown,)),
     "residual: set": (with_set, (X, {1, 2}), (X, {1, 2}), (X, {1, 3})),
+    "residual: dispatch keys": (has_key, (X, CPU_KEYS), (X, CPU_KEYS | CPU_KEYS), (X, CPU_KEYS | META_KEYS)),
     "range": (with_range, (X, range(3)), (X, range(3)), (X, range(4))),
 }
 
@@ -227,16 +317,31 @@ def test_shape():
         routed(served, t(4, 6), via="scm")
 
 
+ABSENT = object()
+
+
+def read(owner, key):
+    with contextlib.suppress(AttributeError, KeyError):
+        return owner[key] if hasattr(owner, "__setitem__") else getattr(owner, key)
+    return ABSENT
+
+
+def put(owner, key, value):
+    if hasattr(owner, "__setitem__"):
+        owner.pop(key) if value is ABSENT else owner.__setitem__(key, value)
+    else:
+        delattr(owner, key) if value is ABSENT else setattr(owner, key, value)
+
+
 @contextlib.contextmanager
 def changed(owner, key, value):
-    space = owner if isinstance(owner, dict) else None
-    before = space[key] if space is not None else getattr(owner, key)
-    put = (lambda v: space.__setitem__(key, v)) if space is not None else (lambda v: setattr(owner, key, v))
-    put(value)
+    """An item of a container or an attribute, for a while."""
+    before = read(owner, key)
+    put(owner, key, value)
     try:
         yield
     finally:
-        put(before)
+        put(owner, key, before)
 
 
 @contextlib.contextmanager
@@ -257,6 +362,11 @@ CHANGES = {
     "global tensor": (global_tensor, (X,), lambda: changed(globals(), "WEIGHT", t(2, 1))),
     "class_facts: attribute": (of_model, (X, Model()), lambda: changed(Model, "gain", 3)),
     "class_facts: method": (of_model, (X, Model()), lambda: changed(Model, "apply", lambda self, x: x)),
+    "class_facts: attribute that is added": (of_model, (X, Model()), lambda: changed(Model, "__len__", lambda self: 1)),
+    "attribute of a function": (of_a_function, (X,), lambda: changed(double, "rate", 5)),
+    "attribute of a module": (of_a_module, (X,), lambda: changed(programs, "rate", 5)),
+    "list of a class": (of_table, (X,), lambda: changed(Table.sizes, 0, 5)),
+    "global of the standard library": (of_environ, (X,), lambda: changed(os.environ, "TRIDENT_HOOK_TEST_PAIRS", "on")),
     "code of a method": (
         of_model,
         (X, Model()),
@@ -332,6 +442,25 @@ def test_undoing_a_change_of_a_class_hits_again_without_a_new_specialization():
             routed(served, X, model, via=None)
         routed(served, X, model, via="scm")
     assert len(trident_hook.explain(served).specializations) == 2
+
+
+def test_an_attribute_of_a_class_that_no_traced_code_names_may_change():
+    served, model = trident_hook.jit(twin(of_model)), Model()
+    routed(served, X, model, via="dynamo")
+    routed(served, X, model, via="scm")
+    with changed(Model, "unrelated", 1):
+        routed(served, X, model, via="scm")
+
+
+def test_an_attribute_under_a_name_made_up_at_run_time_may_not_change():
+    def named(x, m, name):
+        return x * getattr(m, "ga" + name)
+
+    served, model = trident_hook.jit(named), Model()
+    routed(served, X, model, "in", via="dynamo")
+    routed(served, X, model, "in", via="scm")
+    with changed(Model, "gain", 5):
+        routed(served, X, model, "in", via="dynamo")
 
 
 def test_is_compiling_is_what_it_is_for_the_plain_function():

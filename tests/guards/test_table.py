@@ -12,6 +12,8 @@ from torch._C._dynamo import guards as native
 from trident_hook.codegen.guard_code import GuardWriter
 from trident_hook.ir.guard import _WATCHED, KINDS
 
+from . import test_kinds, test_pairs
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guards.md"
 
 
@@ -38,6 +40,43 @@ def accessors() -> set[str]:
 def test_the_page_names_all(installed):
     missing = installed() - named()
     assert not missing, f"docs/guards.md does not say what becomes of {sorted(missing)}"
+
+
+def rows(heading: str) -> list[dict[str, str]]:
+    """The table below a heading of the page: one dict per row, by the names of its columns."""
+    section = PAGE.read_text().split(f"## {heading}\n", 1)[1].split("\n## ")[0]
+    lines = [line.strip().strip("|").split(" | ") for line in section.splitlines() if line.startswith("|")]
+    columns = [cell.strip() for cell in lines[0]]
+    return [dict(zip(columns, map(str.strip, line), strict=True)) for line in lines[2:]]
+
+
+def in_backticks(text: str) -> set[str]:
+    return set(re.findall(r"`([^`]+)`", text))
+
+
+@pytest.mark.parametrize(("heading", "column", "installed"), [
+    ("`GuardBuilder` methods", "method", builder_methods), ("C++ leaf classes", "leaf", leaf_classes),
+])  # fmt: skip
+def test_each_kind_has_a_row_of_its_own(heading, column, installed):
+    listed = [name for row in rows(heading) for name in in_backticks(row[column])]
+    assert len(listed) == len(set(listed)), "two rows for one kind"
+    assert installed() - set(listed) <= {"RelationalGuard", "LeafGuard"}
+
+
+def test_each_method_has_a_class_a_way_a_cost_and_a_test():
+    from judges import corpus  # noqa: F401
+    from judges.places import SUBJECTS
+
+    tests = {re.split(":", name)[0] for name in (*test_pairs.PAIRS, *test_pairs.CHANGES)}
+    tests |= {n.removeprefix("test_") for module in (test_pairs, test_kinds) for n in vars(module) if n[:5] == "test_"}
+    tests |= {subject.name for subject in SUBJECTS}
+    for row in rows("`GuardBuilder` methods"):
+        assert set(re.findall("[a-z]+", row["class"])) & {"input", "state", "environment"}, row
+        assert any(way in row["here"] for way in ("native", "watched", "residual", "state", "refused", "as `")), row
+        assert row["cost of a hit"], row
+        named = in_backticks(row["test"])
+        assert named, row
+        assert named <= tests, f"{row['method']}: no test is called {sorted(named - tests)}"
 
 
 def test_every_kind_of_ours_can_be_written():

@@ -12,8 +12,10 @@ import dataclasses
 import inspect
 import random
 import struct
+import types
 import warnings
 
+import numpy
 import torch
 from support.routes import twin
 
@@ -39,20 +41,29 @@ class Tally:
     misses: int = 0
     bypasses: int = 0
     agreed: int = 0  # misses where Dynamo would miss as well
-    stricter: collections.Counter = dataclasses.field(default_factory=collections.Counter)  # kind of ours that missed
+    #: Misses where Dynamo would hit, by the kind of ours that missed: its answer is right (a false miss), or wrong.
+    stricter: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    saved: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    where: collections.Counter = dataclasses.field(default_factory=collections.Counter)  # false misses by function
     examples: dict = dataclasses.field(default_factory=dict)
     violations: list = dataclasses.field(default_factory=list)
     refused: dict = dataclasses.field(default_factory=dict)
-    kinds: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    judged: set = dataclasses.field(default_factory=set)  # names of courts that had something to judge
+    kinds: collections.Counter = dataclasses.field(default_factory=collections.Counter)  # ours, in the captures
+    methods: collections.Counter = dataclasses.field(default_factory=collections.Counter)  # GuardBuilder's, in them
     courts: int = 0
 
     def add(self, other: Tally) -> None:
         for name in ("states", "hits", "errors", "misses", "bypasses", "agreed", "courts"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.stricter += other.stricter
+        self.saved += other.saved
+        self.where += other.where
         self.kinds += other.kinds
+        self.methods += other.methods
         self.violations += other.violations
         self.refused.update(other.refused)
+        self.judged |= other.judged
         for key, text in other.examples.items():
             self.examples.setdefault(key, text)
 
@@ -78,7 +89,7 @@ class Court:
         self.fn = twin(subject.fn)
         self.served = trident_hook.jit(self.fn)
         self.record = api.find_record(self.served)
-        self.managers: list = []  # (root guard manager, what keeps it valid)
+        self.managers: list = []  # (root guard manager, Dynamo's code, what keeps them valid)
         self.tally = Tally(courts=1)
         self.signature = inspect.signature(self.fn)
         self.captured: list = []
@@ -87,6 +98,7 @@ class Court:
     def learn(self, choices: list[dict]) -> bool:
         """Captures from these states, one after the other. False when there is nothing to judge."""
         before, recorder.observer = recorder.observer, self._observe
+        create, torch._guards.Guard.create = torch._guards.Guard.create, self._noting(torch._guards.Guard.create)
         limit = trident_hook.config.limit
         trident_hook.config.limit = self.limit
         try:
@@ -95,13 +107,14 @@ class Court:
                     with torch._dynamo.config.patch(assume_static_by_default=not self.subject.dynamic):
                         self._attempt(choice)
         finally:
-            recorder.observer = before
+            recorder.observer, torch._guards.Guard.create = before, create
             trident_hook.config.limit = limit
         if not self.record.specializations:
             self.tally.refused[self.name] = (
                 self.record.refused or "; ".join(map(str, self.record.refusals)) or "nothing captured"
             )
             return False
+        self.tally.judged.add(self.name)
         self.record._over_budget("the judges have what they want")
         self.record._warned = True
         for spec in self.record.specializations:
@@ -110,6 +123,7 @@ class Court:
 
     def _attempt(self, choice: dict) -> None:
         known = len(self.record.specializations)
+        self._made = collections.Counter()
         try:
             call, undo = self._prepare(choice, self.fn, 1.0)
         except CannotBe:
@@ -121,11 +135,21 @@ class Court:
         if len(self.record.specializations) > known:
             self.captured.append(choice)
 
+    def _noting(self, create):
+        """Counts which GuardBuilder methods make the guards of a capture."""
+
+        def noted(guard, builder):
+            self._made[guard.create_fn_name()] += 1
+            return create(guard, builder)
+
+        return noted
+
     def _observe(self, capture, guarded_code) -> None:
         if capture.record is self.record:
             manager = guarded_code.guard_manager
             # The code keeps the globals that Dynamo installed for its guards.
             self.managers.append((manager.root, guarded_code.code, manager))
+            self.tally.methods += self._made
 
     # -- one state -------------------------------------------------------------------------------------------------
     def random_choice(self) -> dict:
@@ -160,22 +184,39 @@ class Court:
         if outcome in ("misses", "bypasses"):
             if any(accepted):
                 kind = "bypass" if outcome == "bypasses" else self._missed_kind()
-                tally.stricter[kind] += 1
-                tally.examples.setdefault(kind, f"{self.name} {self._describe(choice)}: {self.record.explain_miss()}")
+                text = f"{self.name} {self._describe(choice)}: {self.record.explain_miss()}"
+                right = self._dynamo_is_right(choice, accepted.index(True), by_position, interpret, seed)
+                (tally.stricter if right else tally.saved)[kind] += 1
+                if right:
+                    tally.where[f"{kind}: {self.subject.name} {sorted(n for n, i in choice.items() if i)}"] += 1
+                tally.examples.setdefault((kind, right), text)
             else:
                 tally.agreed += 1
             return
         if not any(accepted):
             self._violation("dynamo", choice, "hit where Dynamo's guards do not hold")
-        other = twin(self.fn)
-        expected, undo = self._prepare(choice, other, by_position)
-        try:
-            self._run(other, expected, interpret, seed)
-        finally:
-            undo()
+        expected = self._again(twin(self.fn), choice, by_position, interpret, seed)
         problem = difference(call, expected, values=interpret)
         if problem:
             self._violation("eager", choice, problem)
+
+    def _again(self, fn, choice: dict, by_position: float, interpret: bool, seed: int) -> Call:
+        """The same state for another function."""
+        call, undo = self._prepare(choice, fn, by_position)
+        try:
+            self._run(fn, call, interpret, seed)
+        finally:
+            undo()
+        return call
+
+    def _dynamo_is_right(self, choice: dict, which: int, *how) -> bool:
+        """Whether the code that Dynamo would run in this state answers as the plain function does."""
+        plain = twin(self.fn)
+        _, code, _ = self.managers[which]
+        compiled = types.FunctionType(code, plain.__globals__, plain.__name__, plain.__defaults__, plain.__closure__)
+        compiled.__kwdefaults__ = plain.__kwdefaults__
+        got, expected = self._again(compiled, choice, *how), self._again(plain, choice, *how)
+        return difference(got, expected, values=how[1]) is None
 
     def _prepare(self, choice: dict, fn, by_position: float):
         """Makes the values of a state and puts them in place: the call, and what undoes it. `by_position`: which part
@@ -234,6 +275,8 @@ class Court:
 
     def _run(self, fn, call: Call, interpret: bool, seed: int = 0) -> None:
         torch.manual_seed(seed)
+        random.seed(seed)
+        numpy.random.seed(seed)  # noqa: NPY002  the state that numpy.random's functions share
         simdriver.launches.clear()
         with warnings.catch_warnings(), _NOTHING if interpret else simdriver.no_interpret():
             warnings.simplefilter("ignore")
@@ -270,7 +313,8 @@ class Court:
 def _holds(root, scope: dict) -> bool:
     try:
         return bool(root.check(scope))
-    except Exception:
+    except Exception:  # a leaf that is not made for this value; the check then leaves torch functions switched off
+        torch._C._set_torch_function_state(torch._C._TorchFunctionState.ENABLED)
         return False
 
 

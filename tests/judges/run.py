@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import datetime
+import json
+import platform
 import random
 import sys
 import tempfile
@@ -35,18 +38,19 @@ def judge(states: int, seed: int, courts: int = 4, several: int = 3, only: str =
             starts = [{}] if limit > 1 else []
             starts += [court.random_choice() for _ in range(3 * limit)]
         started = time.perf_counter()
+        words = "refused"
         if court.learn(starts):
             learned = time.perf_counter() - started
             for _ in range(share):
                 court.judge(court.random_choice())
-            if progress:
-                progress(
-                    f"{court.name}: {share} states, learned in {learned:.1f} s, {time.perf_counter() - started:.1f} s; "
-                    f"{court.tally.hits} hits, {len(court.tally.violations)} violations"
-                )
-        elif progress:
-            progress(f"{court.name}: refused: {court.tally.refused[court.name]}")
+            tally, taken = court.tally, time.perf_counter() - started
+            words = (
+                f"{share} states, learned in {learned:.1f} s, {taken:.1f} s; "
+                f"{tally.hits} hits, {len(tally.violations)} violations"
+            )
         total.add(court.tally)
+        if progress:
+            progress(f"{court.name}: {words}", total)
     return total
 
 
@@ -54,11 +58,13 @@ def report(total, limit: int = 40) -> str:
     lines = [
         f"states {total.states}  courts {total.courts}  hits {total.hits}  errors {total.errors}  "
         f"misses {total.misses}  bypasses {total.bypasses}",
-        f"misses and bypasses where Dynamo would hit: {sum(total.stricter.values())} "
-        f"({100 * sum(total.stricter.values()) / max(1, total.states):.3f} %)",
     ]
-    lines += [f"  {n:6d}  {kind}    e.g. {total.examples[kind]}" for kind, n in total.stricter.most_common()]
-    lines.append("guard kinds met: " + ", ".join(f"{k} {n}" for k, n in total.kinds.most_common()))
+    for words, right, counter in (("right", True, total.stricter), ("wrong", False, total.saved)):
+        share = 100 * sum(counter.values()) / max(1, total.states)
+        lines.append(f"misses where Dynamo would hit and be {words}: {sum(counter.values())} ({share:.3f} %)")
+        lines += [f"  {n:6d}  {kind}    e.g. {total.examples[kind, right]}" for kind, n in counter.most_common()]
+    lines.append("our kinds in the captures: " + ", ".join(f"{k} {n}" for k, n in total.kinds.most_common()))
+    lines.append("Dynamo's methods in them: " + ", ".join(f"{k} {n}" for k, n in total.methods.most_common()))
     lines.append(f"refused: {len(total.refused)}")
     lines += [f"  {name}: {why}" for name, why in total.refused.items()]
     lines.append(f"violations: {len(total.violations)}")
@@ -67,6 +73,32 @@ def report(total, limit: int = 40) -> str:
         for judge, name, choice, base, problem in smallest(total.violations)[:limit]
     ]
     return "\n".join(lines)
+
+
+def as_json(total, **run) -> dict:
+    """What is kept of a run. Nothing in it names the machine."""
+    import torch
+    import triton
+
+    versions = {"python": platform.python_version(), "torch": torch.__version__, "triton": triton.__version__}
+    counts = {n: getattr(total, n) for n in ("states", "courts", "hits", "errors", "misses", "bypasses", "agreed")}
+    return {
+        "date": datetime.date.today().isoformat(),
+        **run,
+        "versions": versions,
+        **counts,
+        "functions": len({name.split("#")[0] for name in total.judged}),
+        "violations": [[judge, name, problem] for judge, name, *_, problem in smallest(total.violations)],
+        "false_misses": dict(total.stricter.most_common()),
+        "false_misses_by_change": dict(total.where.most_common(60)),
+        "misses_where_dynamo_would_be_wrong": dict(total.saved.most_common()),
+        "examples": {
+            f"{kind} ({'right' if right else 'wrong'})": text for (kind, right), text in total.examples.items()
+        },
+        "kinds": dict(total.kinds.most_common()),
+        "guard_builder_methods": dict(total.methods.most_common()),
+        "refused": total.refused,
+    }
 
 
 def smallest(violations: list) -> list:
@@ -88,6 +120,7 @@ def main() -> int:
     parser.add_argument("--several", type=int, default=3)
     parser.add_argument("--only", default="", help="parts of module.function, separated by commas")
     parser.add_argument("--cache", help="folder for compiled modules (default: a temporary one)")
+    parser.add_argument("--json", type=Path, help="a file for the results; written after each function, too")
     parser.add_argument("-v", action="store_true")
     args = parser.parse_args()
 
@@ -97,14 +130,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         trident_hook.config.build, trident_hook.config.cache_dir = "sync", args.cache or folder
         simdriver.install()
-        total = judge(
-            args.states,
-            args.seed,
-            args.courts,
-            args.several,
-            args.only,
-            (lambda text: print(text, flush=True)) if args.v else None,
-        )
+
+        def progress(text: str, so_far) -> None:
+            if args.v:
+                print(text, flush=True)
+            if args.json:
+                run = {"seed": args.seed, "courts_of_one": args.courts, "specializations_of_the_last": args.several}
+                args.json.write_text(json.dumps(as_json(so_far, **run), indent=1) + "\n")
+
+        total = judge(args.states, args.seed, args.courts, args.several, args.only, progress)
     print(report(total))
     return 1 if total.violations else 0
 

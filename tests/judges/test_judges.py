@@ -23,6 +23,14 @@ REFUSED = {
     "conjugate": "Dynamo breaks the graph at is_conj()",
     "changes_grad_mode": "a graph that changes the grad mode is refused",
     "two_numbers": "it compares the identity of two numbers",
+    "buffer_or_not": "the mark of a torch.nn.Buffer is not guarded",
+    "counts_in_cell": "it writes a variable of the function around it",
+    "weak_reference": "Dynamo compares what a weak reference returns with its argument",
+    "numpy_given": "numpy arrays are made tensors before the graph",
+    "zipped": "Dynamo does not follow a zip object that is an argument",
+    "python_random": "Dynamo breaks the graph at random.random",
+    "numpy_random": "Dynamo breaks the graph at numpy.random",
+    "context_variable": "Dynamo breaks the graph at ContextVar.get",
 }
 
 

@@ -90,7 +90,9 @@ class Liar:
         return torch.Tensor
 
 
-@pytest.mark.parametrize("thing", [None, 1, "x", [torch.zeros(1)], torch.Tensor, Liar()], ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize(
+    "thing", [None, 1, "x", [torch.zeros(1)], torch.Tensor, Liar()], ids=lambda v: type(v).__name__
+)
 def test_no_tensor(thing):
     assert _rt.tensor_read(thing) is None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ def commands(monkeypatch, tmp_path):
 
     monkeypatch.setattr(compiler.subprocess, "run", run)
     monkeypatch.setattr(config, "cache_dir", tmp_path / "cache")
-    monkeypatch.setattr(prelude, "_ready", None)
+    monkeypatch.setattr(prelude, "_ready", {})
     monkeypatch.setattr(prelude, "_maker", None)
     monkeypatch.setattr(prelude, "_given_up", False)
     if "clang" in compiler.compiler_version():
@@ -65,6 +66,20 @@ def test_a_damaged_one_is_given_up(commands, tmp_path):
     assert ["-include" in command for command in commands] == [True, False]
     assert not header.exists()
     assert prelude.options() == []
+
+
+def test_another_header_makes_it_another_one(commands, tmp_path, monkeypatch):
+    prelude.options()
+    prelude.wait()
+    before = prelude.options()
+    headers = tmp_path / "headers"
+    shutil.copytree(compiler.include_dir(), headers)
+    (headers / "tdh_num.h").write_text((headers / "tdh_num.h").read_text() + "\n")
+    monkeypatch.setattr(compiler, "include_dir", lambda: headers)
+    assert before
+    assert prelude.options() == []
+    prelude.wait()
+    assert prelude.options() not in ([], before)
 
 
 def test_without_a_cache_there_is_none(commands, tmp_path, monkeypatch):

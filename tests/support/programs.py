@@ -93,6 +93,11 @@ def aten_only(x, weight):
     return h.sum(dim=-1), h[:, 0]
 
 
+def chosen(x, mode, amount):
+    """What is told apart by a string, the class and the value of a number, and the tensor."""
+    return x * amount if mode == "scale" else x + amount
+
+
 def breaking(x):
     """Dynamo has to break the graph in the middle."""
     y = torch.empty_like(x)

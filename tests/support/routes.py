@@ -12,9 +12,10 @@ import types
 import torch
 
 import trident_hook
-from trident_hook import _rt
+from trident_hook import _compat, _rt
 
-DOORS = ("frame", "call", "jit")
+#: CPython 3.11 ignores a function's own vectorcall: there is no call door on plain functions.
+DOORS = ("frame", "call", "jit") if _compat.PYTHON >= (3, 12) else ("frame", "jit")
 
 
 def twin(fn):

@@ -47,6 +47,7 @@ from ..ir.recipe import (
     Tuple,
     walk,
 )
+from ..launch.result import LaunchResult
 
 
 def analyse(code: CodeType, graph_fn_name: str, globals: dict) -> ReturnRecipe:
@@ -342,7 +343,10 @@ class _Evaluator:
 
     def op_LOAD_ATTR(self, ins) -> None:
         (owner,) = self.pop_many(1)
-        node = self.named(Attr(owner, ins.argval))
+        if isinstance(owner, Const) and type(owner.value) is LaunchResult:
+            node = Attr(owner, "recorded")  # the same in every hit
+        else:
+            node = self.named(Attr(owner, ins.argval))
         is_method_load = _compat.LOAD_ATTR_LOADS_METHODS and bool(ins.arg & 1)
         self.push_callable(node) if is_method_load else self.stack.append(node)
 

@@ -4,7 +4,9 @@ kept as a call to Dynamo's own leaf guard, and what cannot be kept either refuse
 from __future__ import annotations
 
 import ast
+import collections
 import enum
+import re
 import types
 
 from ..errors import Unsupported
@@ -16,7 +18,7 @@ from .stricter import stricter_guards
 
 #: Names under which Dynamo itself installs objects into a function's globals. They stand for the object that they
 #: held at capture, and go away with Dynamo's cache entry, so the object is the root instead.
-_DYNAMO_GLOBALS = ("__import_", "__builtins_dict__", "___unnamed_scope", "__subclass_")
+_DYNAMO_GLOBALS = re.compile(r"__import_|__builtins_dict__|___unnamed_scope|__subclass_|\w*_\d{6,}_c[\w/]+$")
 
 _SIMPLE_ACCESSORS = {
     "get_generic_dict": "generic_dict",
@@ -60,8 +62,12 @@ class GuardTranslator:
         if not nodes:
             raise Unsupported("guards-not-recorded", "Dynamo built a guard tree that was not seen being built")
         guards: list[Guard] = []
+        parents = {id(node.parent) for node in nodes}
         for node in nodes:
             source = self._source_of(node)
+            if not node.leaves and id(node) not in parents and "example_value" in node.kwargs and node.parent.parent:
+                # Reading it is the guard (HASATTR); its type is more than Dynamo asks for.
+                guards.append(Guard("type", source, ObjectKey(type(node.kwargs["example_value"])), "is there"))
             for kind, args in node.leaves:
                 guard = self._leaf(node, source, kind, args)
                 if guard is not None:
@@ -94,10 +100,12 @@ class GuardTranslator:
         base = self._source_of(node.parent)
         if accessor == "dict_getitem" and base.root == ("global",) and not base.steps:
             name = kwargs["key"]
-            if isinstance(name, str) and name.startswith(_DYNAMO_GLOBALS):
+            if isinstance(name, str) and _DYNAMO_GLOBALS.match(name):
                 return Source(("object", ObjectKey(self.globals[name])), (), text)
         if accessor in _SIMPLE_ACCESSORS:
             return base.then(_SIMPLE_ACCESSORS[accessor], None, text)
+        if accessor == "get_value" and (key := _key_at(node.parent, kwargs["index"])) is not None:
+            return base.then("dict_item", key, text)  # as the recipe names it; a guard on the key at that place exists
         if accessor in _KEYED_ACCESSORS:
             step, argument = _KEYED_ACCESSORS[accessor]
             return base.then(step, kwargs[argument], text)
@@ -213,7 +221,7 @@ class GuardTranslator:
         local, name = local_name(tree), local_name(tree, "G")
         if local is not None:
             return Source(("local", local), (), text)
-        if name is not None and name.startswith(_DYNAMO_GLOBALS):
+        if name is not None and _DYNAMO_GLOBALS.match(name):
             return Source(("object", ObjectKey(self.globals[name])), (), text)
         if name is not None:
             return Source(("global",), (("dict_item", name),), text)
@@ -252,6 +260,13 @@ def _overrides_operators(type_: type) -> bool:
     import torch
 
     return type_ is not torch.Tensor and type_.__torch_function__ is not torch._C._disabled_torch_function_impl
+
+
+def _key_at(node: Node, index: int) -> str | None:
+    """The key at a place of a dict, where it is a string."""
+    example = node.kwargs.get("example_value")
+    keys = list(example) if type(example) in (dict, collections.OrderedDict) else []
+    return keys[index] if index < len(keys) and type(keys[index]) is str else None
 
 
 def _item_of_tuple_iterator(index: int):

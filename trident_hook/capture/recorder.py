@@ -6,6 +6,7 @@ from __future__ import annotations
 import dis
 import threading
 import warnings
+from collections import Counter
 from dataclasses import dataclass, field
 
 import torch
@@ -21,7 +22,7 @@ from ..ir.objects import ObjectKey
 from ..ir.recipe import Attr, walk
 from ..ir.specialization import Specialization
 from ..logs import log
-from . import bytecode, launches, tracing_state
+from . import autograd_functions, bytecode, launches, more_guards, tracing_state
 from .guard_log import recording
 from .guards import GuardTranslator
 from .normalize import normalize
@@ -55,6 +56,7 @@ class Capture:
     globals_: dict
     state: tuple
     graphs: int = 0
+    breaks: list = field(default_factory=list)  # Dynamo's words for each graph break
     graph_name: str = ""
     graph_module: object = None
     traced: object = None
@@ -77,13 +79,18 @@ class Recorder:
         )
         self.record_of = record_of
         tracing_state.teach()
+        more_guards.teach()
+        autograd_functions.teach()
 
     def __call__(self, frame, cache_entry, frame_state):
         record = self.record_of(frame.f_code)
         serveable, words = _rt.state_read()
-        if record is None or not serveable:
+        if record is None or not serveable or not autograd_functions.are_readable(frame.f_locals):
             return _left_alone()
         capture = Capture(record, frame.f_code, frame.f_globals, tuple(words))
+        # As torch.compile marks its functions: without this, Dynamo passes over a frame that holds no tensor.
+        eval_frame.always_optimize_code_objects[frame.f_code] = True
+        breaks = _graph_breaks()
         stack = _stack.__dict__.setdefault("captures", [])
         stack.append(capture)
         try:
@@ -100,8 +107,10 @@ class Recorder:
         answer.frame_exec_strategy = _FrameExecStrategy(_FrameAction.DEFAULT, _FrameAction.SKIP)
         if answer.guarded_code is None:
             answer.apply_to_code = False
-            record.failed(capture.problem or Unsupported("no-graph", "Dynamo found nothing to compile in this call"))
+            why = integrations.refusal() or "Dynamo found nothing to compile in this call"
+            record.failed(capture.problem or Unsupported("no-graph", why))
             return answer
+        capture.breaks = list(_graph_breaks() - breaks)
         self._learn(capture, answer.guarded_code, guard_log, frame.f_locals)
         return answer
 
@@ -110,10 +119,8 @@ class Recorder:
             if capture.problem is not None:
                 raise capture.problem
             names = set(guarded_code.code.co_names)
-            if any(name.startswith("__resume_at") for name in names):
-                raise Unsupported("graph-break", _break_reason(capture.code))
-            if capture.graphs != 1:
-                raise Unsupported("graph-break", f"{capture.graphs} graphs in one frame")
+            if capture.graphs != 1 or any(name.startswith("__resume_at") for name in names):
+                raise Unsupported("graph-break", _break_reason(capture))
             capture.recipe = bytecode.analyse(guarded_code.code, capture.graph_name, capture.globals_)
             _check_subclasses(capture.recipe)
             _check_identities(capture.code, values)
@@ -121,7 +128,7 @@ class Recorder:
             translator = GuardTranslator(
                 guard_log, root, capture.globals_, lambda t: _keys_of(t, capture.state), capture.traced_code
             )
-            capture.guards = translator.translate()
+            capture.guards = autograd_functions.guarded(translator.translate(), capture.record)
             if observer is not None:
                 observer(capture, guarded_code)
         except Unsupported as refusal:
@@ -163,11 +170,14 @@ def _check_identities(code, values: dict) -> None:
         before = [*before, *names] if loads else []
 
 
-def _break_reason(code) -> str:
-    """Dynamo's own words for the last graph break, where it keeps them."""
-    counters = torch._dynamo.utils.counters.get("graph_break", {})
-    reason = next(reversed(counters), "") if counters else ""
-    return reason.strip().splitlines()[0] if reason.strip() else f"in {code.co_name}"
+def _graph_breaks() -> Counter:
+    return Counter(torch._dynamo.utils.counters.get("graph_break", {}))
+
+
+def _break_reason(capture: Capture) -> str:
+    """Dynamo's own words for the last graph break of the compile, where it counts one."""
+    reason = capture.breaks[-1].strip() if capture.breaks else ""
+    return reason.splitlines()[0] if reason else f"{capture.graphs} graphs of {capture.code.co_name}"
 
 
 def _backend(graph_module, example_inputs):
@@ -206,8 +216,10 @@ class _Runner:
     def __call__(self, *inputs):
         capture = self.capture
         if capture.complete or capture.problem is not None:
+            if any(site.result is not None and site.result.used for site in self.sites.values()):
+                return _LaunchingInterpreter(capture.traced, self.sites, launches.run_again).run(*inputs)
             return torch.fx.Interpreter(capture.graph_module).run(*inputs)
-        interpreter = _RecordingInterpreter(capture.traced, self.sites)
+        interpreter = _LaunchingInterpreter(capture.traced, self.sites, launches.run_and_record)
         outputs = interpreter.run(*inputs)
         capture.complete = True
         try:
@@ -246,16 +258,16 @@ class _Runner:
         )
 
 
-class _RecordingInterpreter(torch.fx.Interpreter):
-    """Runs the normalised graph on the real inputs. Launches go through Triton and are recorded; ints are kept."""
+class _LaunchingInterpreter(torch.fx.Interpreter):
+    """Runs the normalised graph on the real inputs. Launches go through Triton by `launch`; ints are kept."""
 
-    def __init__(self, traced, sites: dict) -> None:
+    def __init__(self, traced, sites: dict, launch) -> None:
         super().__init__(traced, garbage_collect_values=True)
-        self.sites, self.samples = sites, {}
+        self.sites, self.launch, self.samples = sites, launch, {}
 
     def run_node(self, node):
         if node in self.sites:
-            launches.run_and_record(self.sites[node], lambda v: self.env[v] if isinstance(v, torch.fx.Node) else v)
+            self.launch(self.sites[node], lambda v: self.env[v] if isinstance(v, torch.fx.Node) else v)
             return None
         with warnings.catch_warnings():
             value = super().run_node(node)

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import builtins
 import dis
+import enum
+import operator
 import sys
 import types
 
@@ -15,11 +17,22 @@ from ..ir.guard import Guard
 from ..ir.objects import ObjectKey
 from ..ir.source import Source
 
+#: What reads attributes whose names it is given: traced code that mentions one may have read any.
+_MAKE_UP_NAMES = frozenset(
+    ("getattr", "hasattr", "setattr", "delattr", "vars", "dir", "attrgetter", "methodcaller", "getmembers", "__dict__",
+     "__getattribute__", "__getattr__", "copy", "deepcopy", "getattr_static")
+)  # fmt: skip
+_READERS = (operator.attrgetter, operator.methodcaller)
+
 
 def stricter_guards(guards: list[Guard], values: list, traced_code: list, globals_: dict) -> list[Guard]:
     """`values`: what Dynamo's guards saw; `traced_code`: of the function (first) and of all that it calls;
     `globals_`: of the function."""
-    classes = _classes(guards)
+    if any("Buffer" in code.co_names for code in traced_code):
+        raise Unsupported(
+            "buffer", "isinstance(..., torch.nn.Buffer) asks for a mark on the tensor, which is not guarded"
+        )
+    classes = _classes(guards, _names_in(traced_code, guards))
     added = [Guard("class_facts", _object(c), ObjectKey(facts), "class") for c, facts in classes.items()]
     codes = set(traced_code)
     methods = [f for f in _methods(classes) if f.__code__ in codes and _is_users(f.__module__)]
@@ -35,15 +48,41 @@ def stricter_guards(guards: list[Guard], values: list, traced_code: list, global
 # -- classes and their methods ---------------------------------------------------------------------------------------
 
 
-def _classes(guards: list[Guard]) -> dict:
+def _classes(guards: list[Guard], names: frozenset[str] | None) -> dict:
     classes = {}
     for guard in guards:
         kind = guard.arg.type_ if guard.kind == "tensor" else guard.arg.value if guard.kind in ("type", "id") else None
         if isinstance(kind, type) and kind not in classes:
-            facts = facts_of(kind)
+            facts = facts_of(kind, None if issubclass(kind, enum.Enum) else names)
             if facts is not None:
                 classes[kind] = facts
     return classes
+
+
+def _names_in(traced_code: list, guards: list[Guard]) -> frozenset[str] | None:
+    """Names of attributes that the traced code can have read; None when it may have made up others."""
+    names: set[str] = set()
+    for code in traced_code:
+        _note_names(code, names)
+    objects = [guard.arg.value for guard in guards if guard.kind in ("id", "type")]
+    made_up = any(isinstance(value, _READERS) or value in _READERS for value in objects if _is_plain_callable(value))
+    return None if made_up or not names.isdisjoint(_MAKE_UP_NAMES) else frozenset(names)
+
+
+def _note_names(constant, names: set[str]) -> None:
+    if isinstance(constant, str):
+        names.add(constant)
+    elif isinstance(constant, (tuple, frozenset)):
+        for item in constant:
+            _note_names(item, names)
+    elif isinstance(constant, types.CodeType):
+        names.update(constant.co_names)
+        for item in constant.co_consts:
+            _note_names(item, names)
+
+
+def _is_plain_callable(value) -> bool:
+    return isinstance(value, (type, types.BuiltinFunctionType, *_READERS))
 
 
 def _methods(classes) -> list:
@@ -110,7 +149,7 @@ def _shadow_guards(traced_code: list, functions: list, globals_: dict) -> list[G
     guards = []
     for code, space in spaces.items():
         source = Source(("global",), (), "G") if space is globals_ else _object(space)
-        for name in _global_names(code):
+        for name in sorted(_global_names(code)):  # in an order that is the same in every process
             if name not in space and name in vars(builtins):
                 guards.append(Guard("dict_contains", source, (False, name), "a builtin"))
     return guards

@@ -37,9 +37,14 @@ def as_plain():
         _thread.plain = before
 
 
+def is_plain() -> bool:
+    """Whether one of our captures runs on this thread."""
+    return getattr(_thread, "plain", False)
+
+
 def teach() -> bool:
     """Once per process; whether all of it worked."""
-    return _teach_tracing_state() & _teach_descriptors() & _teach_duplicates()
+    return all([_teach_tracing_state(), _teach_descriptors(), _teach_duplicates()])
 
 
 def _teach_duplicates() -> bool:

@@ -26,6 +26,7 @@ KINDS = {
     "same": "a source: both must be the same object",
     "shape": "ShapeText",
     "class_facts": "ClassFacts: the attributes that a class, its bases and its metaclass had",
+    "plain_context": "_rt.context_is_plain: of a torch.autograd.Function; without it the call is a bypass",
     "default_device": "torch.utils._device.CURRENT_DEVICE",
     "residual": "(leaf guard, the tree that owns it): the leaf is called with the value",
 }
@@ -120,6 +121,7 @@ class Guard:
             "same": lambda: f"{source} is {arg}",
             "shape": lambda: str(arg),
             "class_facts": lambda: f"{source} has the attributes it had",
+            "plain_context": lambda: f"the saved tensors of {source} may be read",
             "default_device": lambda: f"the default device is {arg}",
         }
         return texts.get(self.kind, lambda: f"{self.kind} of {source}: {self.text}")()

@@ -1,3 +1,3 @@
 """The functions that are judged. Importing this package registers them all."""
 
-from . import containers, environment, launches, modules, scalars, state, tensors  # noqa: F401
+from . import containers, environment, launches, modules, objects, process, scalars, state, tensors  # noqa: F401

@@ -383,3 +383,120 @@ def with_keywords(x, **named):
 )
 def queue(x, d):
     return x + d[0] + len(d)
+
+
+ORDERED = [
+    lambda: {"a": 2, "b": 3},
+    lambda: {"b": 3, "a": 2},
+    lambda: {"a": 2, "b": 3, "c": 4},
+    lambda: {"a": 2, "c": 3},
+    lambda: {"a": 2},
+    lambda: {"a": 2, "b": 3.0},
+    lambda: collections.OrderedDict(a=2, b=3),
+    lambda: collections.OrderedDict(b=3, a=2),
+]
+
+
+@subject(X, argument("d", *ORDERED))
+def dict_unpacked(x, d):
+    first, *_ = d
+    return x * d["a"], [*d], tuple(d), first
+
+
+@subject(X, argument("d", *ORDERED))
+def dict_copied(x, d):
+    other = d.copy()
+    other["z"] = x
+    return x + 1, other, {**d, "y": 1}, dict(d)
+
+
+@subject(X, argument("d", *ORDERED), argument("e", dict, lambda: {"b": 1}, lambda: {"c": 1, "b": 2}))
+def dict_merged(x, d, e):
+    e.update(d)
+    return x * 2, d | {"q": x}
+
+
+@subject(X, argument("d", *ORDERED))
+def dict_popped(x, d):
+    value = d.pop("a")
+    return x * value
+
+
+@subject(X, argument("d", *ORDERED))
+def dict_popped_last(x, d):
+    key, value = d.popitem()
+    return x * value, key
+
+
+@subject(X, argument("d", *ORDERED))
+def dict_emptied(x, d):
+    d.clear()
+    return x * 2
+
+
+@subject(X, argument("d", *ORDERED))
+def dict_entry_deleted(x, d):
+    del d["a"]
+    return x * 2
+
+
+def _in_order(**named):
+    return list(named)
+
+
+@subject(X, argument("d", *ORDERED))
+def dict_as_keywords(x, d):
+    return x + 1, _in_order(**d)
+
+
+@subject(X, argument("d", *ORDERED))
+def dict_sorted(x, d):
+    return x + 1, sorted(d), max(d), min(d.values()), any(d), sum(d.values())
+
+
+@subject(X, argument("d", *ORDERED))
+def dict_in_words(x, d):
+    return x + 1, str(d), f"{d}", "-".join(d)
+
+
+@subject(X, argument("d", *ORDERED), argument("e", *ORDERED))
+def dicts_compared(x, d, e):
+    return x + 1 if d == e else x - 1
+
+
+# 0 and 8 share a place in a small set's table: which comes first depends on which was added first.
+@subject(
+    X,
+    argument("s", lambda: {0, 8}, lambda: {8, 0}, lambda: {0, 8, 1}, lambda: {0}),
+    argument("f", *constants(frozenset((0, 8)), frozenset((8, 0)))),
+)
+def sets_iterated(x, s, f):
+    for n, item in enumerate(s):
+        x = x + n * item
+    return x, list(s), list(f)
+
+
+@subject(
+    X,
+    argument(
+        "items", lambda: [3, 1, 2], lambda: [3, 1], lambda: [1, 3, 2], lambda: [3.0, 1, 2], lambda: List([3, 1, 2])
+    ),
+)
+def list_methods(x, items):
+    items.sort()
+    items.insert(0, 7)
+    last = items.pop()
+    return x * last, items.index(7), list(reversed(items))
+
+
+@subject(X, argument("s", lambda: {1, 2}, lambda: {2, 1}, lambda: {1}, lambda: {1, 2, 3}, lambda: {True, 2}))
+def set_changed(x, s):
+    s.add(9)
+    s.discard(2)
+    return x * len(s)
+
+
+@subject(X, argument("s", *constants("a b", "b a", "a", "", "A b", "a b c")))
+def strings(x, s):
+    parts = s.split()
+    return x * len(parts), s.upper(), parts[-1:], s.startswith("a"), f"{s}!"

@@ -182,3 +182,8 @@ def to_dtype(x):
 @subject(tensor("x"))
 def expanded(x):
     return x.unsqueeze(0).expand(3, *x.shape), x.size()
+
+
+@subject(tensor("x"))
+def buffer_or_not(x):
+    return x * 2 if isinstance(x, torch.nn.Buffer) else x * 3
