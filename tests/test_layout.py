@@ -59,7 +59,7 @@ def test_the_rules_see_something():
     assert len(sources("ext", endings=C_ENDINGS)) > 40
     assert len(sources("trident_hook", endings=(".py",))) > 40
     assert any(name_of(path).startswith("trident_hook/build/") for path in sources("trident_hook"))
-    assert "trident_hook.ir.source.Source" in imports(ROOT / "trident_hook" / "record.py")
+    assert "trident_hook.ir.source.Source" in imports(ROOT / "trident_hook" / "ambient.py")
     assert "tdh_scm.h" in includes(ROOT / "ext" / "rt" / "tdh_rt.h")
 
 

@@ -73,7 +73,7 @@ class Config:
     build: "background" (the default; TRIDENT_HOOK_BUILD) builds modules on a worker thread while Dynamo's own cache
         serves the function; "sync" builds before the missing call returns.
     limit: most specializations a function may have before the rest of its calls keep their previous path
-        (TRIDENT_HOOK_LIMIT; default 8, Dynamo's own limit).
+        (TRIDENT_HOOK_LIMIT; default 32: Dynamo's own is 8, but does not count the binaries of a kernel).
     rebuilds: most rebuilds of a function's module (TRIDENT_HOOK_REBUILDS; default 64).
     promote: give functions that `enable()` finds their call door (CPython 3.12+), so that the hook can step aside;
         False keeps the hook in and serves them through it (TRIDENT_HOOK_NO_PROMOTE=1; for tests and measurements).
@@ -83,7 +83,7 @@ class Config:
 
     def __init__(self) -> None:
         object.__setattr__(self, "build", _env_choice("TRIDENT_HOOK_BUILD", "background", _BUILD_MODES))
-        object.__setattr__(self, "limit", _env_int("TRIDENT_HOOK_LIMIT", 8, 1))
+        object.__setattr__(self, "limit", _env_int("TRIDENT_HOOK_LIMIT", 32, 1))
         object.__setattr__(self, "rebuilds", _env_int("TRIDENT_HOOK_REBUILDS", 64, 1))
         object.__setattr__(self, "promote", not _env_flag("TRIDENT_HOOK_NO_PROMOTE"))
         object.__setattr__(self, "cache_dir", default_cache_dir())

@@ -9,13 +9,11 @@ import weakref
 from collections import Counter
 from dataclasses import dataclass, field
 
-from . import _core, profiling
+from . import _core, ambient, profiling
 from .build import loader, worker
 from .codegen.module import generate
 from .config import config
 from .errors import BuildError, Unsupported
-from .ir.objects import ObjectKey
-from .ir.source import Source
 from .logs import log
 
 #: Refusals that say something about one call, not about the function: they end it only when they keep coming.
@@ -76,17 +74,15 @@ class FunctionRecord:
         if self.full:
             self._warn_once()
             return None
-        if config.disabled or _is_capturing() or any(_hooks_on()):
+        if config.disabled or not ambient.allows_learning():
             return None
         if self.reads_contexts and (self._queued or self._fresh):
             return None
-        callback = _callback()
-        if callback is not None:
-            with self._lock:
-                if self.builds != asked:  # a build ended meanwhile: what would be captured may be served already
-                    return None
-                self._delegated += 1
-        return callback
+        with self._lock:
+            if self.builds != asked:  # a build ended meanwhile: what would be captured may be served already
+                return None
+            self._delegated += 1
+        return _callback()
 
     def after_miss(self, raised: bool = False) -> None:
         """The missed call is over: what it taught is built, now or in the background. Calls that raised say nothing about
@@ -182,7 +178,7 @@ class FunctionRecord:
             self._again = 0
         started = time.perf_counter()
         try:
-            generated = generate(wanted, ambient_lists())
+            generated = generate(wanted, ambient.conditions())
             log("codegen", "%s:\n%s", self.name, generated.source)
             module = loader.LoadedScm(generated)
         except Unsupported as refusal:
@@ -265,41 +261,15 @@ def _identity(spec) -> tuple:
     return (spec.state, guards, launches, spec.launch_device, spec.globals_)
 
 
-def ambient_lists() -> list[tuple[Source, str]]:
-    """Lists of Triton's launch hooks: while one has an entry, calls take their previous path, so the tool sees them."""
-    from triton import knobs
-
-    root = Source(("object", ObjectKey(knobs.runtime)), (), "triton.knobs.runtime")
-    return [
-        (root.then("attr", name).then("attr", "calls"), f"triton.knobs.runtime.{name} is empty")
-        for name in ("launch_enter_hook", "launch_exit_hook")
-    ]
-
-
-def _hooks_on() -> list:
-    from triton import knobs
-
-    return [*knobs.runtime.launch_enter_hook.calls, *knobs.runtime.launch_exit_hook.calls]
-
-
-def _is_capturing() -> bool:
-    """A CUDA graph is being captured: nothing is learned or loaded then."""
-    import torch
-
-    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
-
-
 _recorder = None
 
 
 def _callback():
-    """Our recorder, as the compiler stance of the moment lets it be used."""
+    """Our recorder, made when it is first needed: it brings Dynamo in."""
     global _recorder
-    from torch._dynamo.eval_frame import _callback_from_stance
 
     if _recorder is None:
         from .capture.recorder import Recorder
 
         _recorder = Recorder(_core.entry_record)
-    callback = _callback_from_stance(_recorder)
-    return callback if callable(callback) else None
+    return _recorder

@@ -118,7 +118,8 @@ def test_nothing_leaks(aten):
     before, uses = tensors(), sys.getrefcount(X)
     for _ in range(50):
         once()
-    assert (tensors(), sys.getrefcount(X)) == (before, uses)
+    assert tensors() <= before, "fewer is what earlier tests left"
+    assert sys.getrefcount(X) == uses
 
 
 # -- modules ------------------------------------------------------------------------------------------------------------

@@ -274,7 +274,7 @@ class Court:
         return [_holds(root, scope) for root, *_ in self.managers]
 
     def _run(self, fn, call: Call, interpret: bool, seed: int = 0) -> None:
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed reads the stack's source: builtins may be changed
         random.seed(seed)
         numpy.random.seed(seed)  # noqa: NPY002  the state that numpy.random's functions share
         simdriver.launches.clear()

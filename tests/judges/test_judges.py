@@ -30,6 +30,8 @@ REFUSED = {
     "zipped": "Dynamo does not follow a zip object that is an argument",
     "python_random": "Dynamo breaks the graph at random.random",
     "numpy_random": "Dynamo breaks the graph at numpy.random",
+    "global_or_default": "Dynamo does not trace a NameError",
+    "globals_asked": "Dynamo breaks the graph at globals().get",
     "context_variable": "Dynamo breaks the graph at ContextVar.get",
 }
 

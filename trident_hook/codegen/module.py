@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..ambient import Ambient
 from ..errors import Unsupported
 from ..ir import recipe as r
 from ..ir.guard import Guard
-from ..ir.source import Source
+from ..ir.objects import ObjectKey
 from ..ir.specialization import Specialization
 from . import numbers as torch_numbers
 from .dispatch_code import write_entry
@@ -17,7 +18,7 @@ from .return_code import ReturnWriter
 from .values import Reader
 from .writer import Lines, Tables
 
-GENERATOR = 5  # raised whenever the text that is generated for the same input changes
+GENERATOR = 6  # raised whenever the text that is generated for the same input changes
 
 
 @dataclass
@@ -97,8 +98,8 @@ __tdh_failed__ = PyMemoryView_FromMemory(<char*>failed, sizeof(failed), PyBUF_RE
 """
 
 
-def generate(specializations: list[Specialization], ambient: list[tuple[Source, str]]) -> GeneratedModule:
-    """`ambient`: sources of lists (launch hooks) that must be empty, or the call takes its previous path."""
+def generate(specializations: list[Specialization], ambient: list[Ambient]) -> GeneratedModule:
+    """`ambient`: what must hold for any call, or it takes its previous path."""
     tables = Tables()
     environments: dict[tuple, int] = {}
     parts, guard_texts = [], []
@@ -107,7 +108,7 @@ def generate(specializations: list[Specialization], ambient: list[tuple[Source, 
         parts.append(text)
         guard_texts.append(texts)
     env_parts = [_environment(number, specializations[k[0]], tables) for k, number in environments.items()]
-    plans = [_wanted(specializations[k[0]]) for k in environments] + [[(s, "empty_list") for s, _ in ambient]]
+    plans = [_wanted(specializations[k[0]]) for k in environments] + [_wanted_ambient(ambient)]
     ambient_part = _ambient(ambient, tables, len(plans) - 1)
     entry = write_entry(specializations, tables)
     n_objects, n_sites = max(1, len(tables.objects)), max(1, len(tables.sites))
@@ -313,13 +314,21 @@ def _wanted(spec: Specialization) -> list:
     return wanted
 
 
-def _ambient(ambient: list[tuple[Source, str]], tables: Tables, number: int) -> str:
+def _wanted_ambient(ambient: list[Ambient]) -> list:
+    return [(a.source, "empty_list" if a.kind == "empty_list" else "identity") for a in ambient]
+
+
+def _ambient(ambient: list[Ambient], tables: Tables, number: int) -> str:
     body = Lines(1)
     reader = Reader(body, tables, (), (), lambda: "return 0")
-    for source, text in ambient:
-        body.comment(text)
-        value = reader.object(source)
-        body(f"if not PyList_Check({value}) or PyList_GET_SIZE({value}) != 0: return 0")
+    for condition in ambient:
+        body.comment(condition.text)
+        if condition.kind == "empty_list":
+            value = reader.object(condition.source)
+            body(f"if not PyList_Check({value}) or PyList_GET_SIZE({value}) != 0: return 0")
+        else:
+            value = reader.object(condition.source.then("attr", "stance"))
+            body(f"if tdh_equals({value}, {tables.object(ObjectKey('force_eager'))}): return 0")
     body("return -1")
     return _checker("_ambient_full", reader, body) + _planned("_ambient", number)
 
