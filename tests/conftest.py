@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if marked and not cuda_available():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="no CUDA device: torch.cuda.is_available() is False"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """torch.testing._internal forbids its process to set the flags of torch.backends; tests of other files set them."""
+    backends = sys.modules.get("torch.backends")
+    if backends is not None and backends.flags_frozen():
+        backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = True
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

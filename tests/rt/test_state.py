@@ -25,13 +25,7 @@ def setting(get, set, value):
 
 
 def attribute(owner, name, value):
-    return setting(lambda: getattr(owner, name), lambda v: assign(owner, name, v), value)
-
-
-def assign(owner, name, value):
-    # torch.testing._internal freezes the flags of torch.backends for its process, and other tests import it.
-    with torch.backends.__allow_nonbracketed_mutation():
-        setattr(owner, name, value)
+    return setting(lambda: getattr(owner, name), lambda v: setattr(owner, name, v), value)
 
 
 @contextmanager
