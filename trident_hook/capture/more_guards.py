@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 
 from ..errors import Unsupported
 from ..logs import log
@@ -17,13 +18,13 @@ _BLIND_TO_ORDER = frozenset(
 )
 _MERGES = frozenset(("update", "__or__", "__ror__", "__ior__"))
 _MUTABLE = (list, set)
+_DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
 def teach() -> bool:
     """Once per process; whether all of it worked."""
-    worked = [
-        _attempt(change) for change in (_class_literals, _absent_attributes, _dict_keys, _stdlib_globals, _buffers)
-    ]
+    changes = (_descriptors, _duplicates, _class_literals, _absent_attributes, _dict_keys, _stdlib_globals, _buffers)
+    worked = [_attempt(change) for change in changes]  # all are tried
     return all(worked)
 
 
@@ -47,6 +48,38 @@ def _in_front(owner: type, name: str, first) -> None:
         return original(self, *args, **kwargs) if answer is None else answer
 
     setattr(owner, name, method)
+
+
+def _descriptors() -> None:
+    """Method descriptors that are passed around (`f = torch.Tensor.relu`) are taken to be what they were."""
+    from torch._dynamo.guards import GuardBuilder, install_guard
+    from torch._dynamo.variables.torch import BaseTorchVariable
+
+    original = BaseTorchVariable.create_with_source.__func__
+
+    def create_with_source(cls, value, source):
+        if is_plain() and isinstance(value, _DESCRIPTORS):
+            install_guard(source.make_guard(GuardBuilder.ID_MATCH))
+        return original(cls, value, source)
+
+    BaseTorchVariable.create_with_source = classmethod(create_with_source)
+
+
+def _duplicates() -> None:
+    """An argument that is the same object as a global: Dynamo knows that it leaves the pair unguarded (make_dupe_guard in
+    torch/_dynamo/guards.py)."""
+    from torch._dynamo.guards import GuardBuilder
+    from torch._dynamo.variables import builder
+
+    original, duplicate = builder.make_dupe_guard, GuardBuilder.DUPLICATE_INPUT
+
+    def make_dupe_guard(source, other):
+        guard = original(source, other)
+        if guard is None and other and other != source and is_plain():
+            guard = functools.partial(duplicate, source_b=other)
+        return guard
+
+    builder.make_dupe_guard = make_dupe_guard
 
 
 def _class_literals() -> None:
