@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import statistics
 import sys
 from collections.abc import Callable
@@ -19,7 +18,7 @@ import torch
 
 from benchmarks.device import conditions, synchronize
 from benchmarks.floor import build
-from benchmarks.report import chain_table
+from benchmarks.report import publish
 from benchmarks.rivals import copy_of
 
 WARM_UP = 10  # calls before each round of one rival
@@ -174,10 +173,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--calls", type=int, default=100, help="in a row; the device is idle before the first")
     options = parser.parse_args()
-    result = run(options.rounds, options.calls)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
-    print(chain_table(result))
+    publish(run(options.rounds, options.calls), options.out)
     return 0
 
 

@@ -9,7 +9,6 @@ what a process does once for all its functions: our precompiled header, Inductor
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
@@ -113,12 +112,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/latest/cold.json"))
     parser.add_argument("--repetitions", type=int, default=7)
     options = parser.parse_args()
-    from benchmarks.report import cold_table
+    from benchmarks.report import publish
 
-    result = run(options.repetitions)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
-    print(cold_table(result))
+    publish(run(options.repetitions), options.out)
     return 0
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import statistics
 import sys
 import types
@@ -27,7 +26,7 @@ from time import perf_counter_ns
 import torch
 
 from benchmarks.device import conditions, simulated, synchronize, use_device, without_interpretation
-from benchmarks.report import guard_cost_tables
+from benchmarks.report import publish
 from benchmarks.rivals import copy_of
 
 SPECIALIZATIONS = 64
@@ -285,10 +284,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=101)
     parser.add_argument("--calls", type=int, default=100)
     options = parser.parse_args()
-    result = run(options.rounds, options.calls)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
-    print(guard_cost_tables(result))
+    publish(run(options.rounds, options.calls), options.out)
     return 0
 
 

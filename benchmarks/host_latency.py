@@ -6,13 +6,12 @@ python -m benchmarks.host_latency --out benchmarks/results/host_latency.json
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 from benchmarks import rivals
 from benchmarks.device import conditions, simulated, use_device, without_interpretation
-from benchmarks.report import latency_tables
+from benchmarks.report import publish
 from benchmarks.timing import measure
 
 
@@ -55,10 +54,7 @@ def main() -> int:
     parser.add_argument("--per-round", type=int, default=50)
     parser.add_argument("--no-cpp-wrapper", action="store_true", help="leave out a compile of about a minute")
     options = parser.parse_args()
-    result = run(options.rounds, options.per_round, not options.no_cpp_wrapper)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
-    print(latency_tables(result))
+    publish(run(options.rounds, options.per_round, not options.no_cpp_wrapper), options.out)
     return 0
 
 

@@ -168,12 +168,9 @@ def main() -> int:
     if options.child:
         print(json.dumps(child(options.child)))
         return 0
-    from benchmarks.report import interference_table
+    from benchmarks.report import publish
 
-    result = run(options.processes)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
-    print(interference_table(result))
+    publish(run(options.processes), options.out)
     return 0
 
 

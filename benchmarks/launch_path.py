@@ -11,7 +11,6 @@ matmul     an autotuned wrapper: its key, the tuner's choice, the grid and one l
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 from pathlib import Path
@@ -21,7 +20,7 @@ import triton
 import triton.language as tl
 
 from benchmarks.device import conditions, simulated, synchronize, use_device, without_interpretation
-from benchmarks.report import render
+from benchmarks.report import publish
 from benchmarks.rivals import Workload, eager, jit_door
 from benchmarks.timing import measure, spread
 
@@ -126,10 +125,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--per-round", type=int, default=50)
     options = parser.parse_args()
-    result = run(options.rounds, options.per_round)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
-    print(render(options.out))
+    publish(run(options.rounds, options.per_round), options.out)
     return 0
 
 

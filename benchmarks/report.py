@@ -146,6 +146,13 @@ def render(path: Path) -> str:
     return KINDS[result["kind"]](result)
 
 
+def publish(result: dict, out: Path) -> None:
+    """Writes a result file, with the folders above it, and prints its tables."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(result, indent=1) + "\n")
+    print(render(out))
+
+
 def main() -> int:
     if not sys.argv[1:]:
         print(__doc__, file=sys.stderr)
