@@ -38,6 +38,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = True
 
 
+@pytest.fixture(scope="session")
+def cache_dir(tmp_path_factory) -> Path:
+    """Compiled modules of the session, for tests on the simulated driver. tests/gpu has its own."""
+    if cuda_available():
+        pytest.skip("this machine has a GPU: the simulated driver cannot be loaded beside the real one")
+    return tmp_path_factory.mktemp("modules")
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if "gpu" not in report.keywords:
         return

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from support import slate
 
 import trident_hook
@@ -16,13 +15,6 @@ import trident_hook
 from .library import Library
 
 _number = itertools.count()
-
-
-@pytest.fixture(scope="session")
-def cache_dir(tmp_path_factory):
-    if torch.cuda.is_available():
-        pytest.skip("this machine has a GPU: the simulated driver cannot be loaded beside the real one")
-    return tmp_path_factory.mktemp("modules")
 
 
 @pytest.fixture(autouse=True)

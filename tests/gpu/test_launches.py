@@ -12,6 +12,7 @@ import torch
 import triton
 import triton.language as tl
 from support import processes
+from support.adding import add_number, adding
 from support.routes import counted, routed, twin, warm
 from triton import knobs
 
@@ -20,23 +21,6 @@ from trident_hook.launch import loader
 from trident_hook.testing import workloads
 
 pytestmark = pytest.mark.gpu
-
-
-@triton.jit
-def add_number(x, y, n, NUMBER: tl.constexpr, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(y + i, tl.load(x + i, mask=i < n) + NUMBER, mask=i < n)
-
-
-def adding(number: int):
-    """A function whose binary is no other test's."""
-
-    def add(x):
-        y = torch.empty_like(x)
-        add_number[(triton.cdiv(x.numel(), 128),)](x, y, x.numel(), NUMBER=number, BLOCK=128)
-        return y
-
-    return trident_hook.jit(twin(add))
 
 
 # -- devices and streams

@@ -12,13 +12,6 @@ from trident_hook.config import config
 from trident_hook.testing import simdriver
 
 
-@pytest.fixture(scope="session")
-def cache_dir(tmp_path_factory):
-    if torch.cuda.is_available():
-        pytest.skip("this machine has a GPU: the simulated driver cannot be loaded beside the real one")
-    return tmp_path_factory.mktemp("modules")
-
-
 @pytest.fixture(autouse=True)
 def clean_slate(request):
     settings = dict(vars(config))

@@ -14,7 +14,7 @@ import mini_gems.launchers
 import mini_gems.ops
 import mini_gems.pointwise
 import mini_gems.runtime
-from slice.conftest import cache_dir, clean_slate, served, through  # noqa: F401
+from slice.conftest import clean_slate, served, through  # noqa: F401
 from torch._prims_common import elementwise_dtypes
 
 from trident_hook import integrations

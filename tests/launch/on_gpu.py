@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import contextlib
 import json
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from trident_hook import _rt
 from trident_hook.testing import simdriver
 
 from . import corpus
+from .places import place
 
 
 class Memory:
@@ -142,23 +142,6 @@ def run(cases: list, device: str) -> dict:
     return found
 
 
-@contextlib.contextmanager
-def place(device: str):
-    config, before = trident_hook.config, dict(vars(trident_hook.config))
-    config.build, config.limit = "sync", 64
-    with tempfile.TemporaryDirectory() as folder:
-        config.cache_dir = Path(folder)
-        if device == "cpu":
-            simdriver.install(n_devices=2, interpret=True)
-        try:
-            yield
-        finally:
-            if device == "cpu":
-                simdriver.uninstall()
-            for name, value in before.items():
-                setattr(config, name, value)
-
-
 def problems(found: dict, cases: list) -> list[str]:
     """What is not as the corpus says."""
     bad = [f"{name}: {answer['why']}" for name, answer in found.items() if answer["status"] == "wrong"]
@@ -205,7 +188,7 @@ def main() -> int:
     if given.jobs > 1:
         found = _in_processes(given, cases)
     else:
-        with place(given.device):
+        with place(given.device, n_devices=2):
             found = run(cases, given.device)
     counts = collections.Counter(answer["status"] for answer in found.values())
     why = {status: collections.Counter(a["why"] for a in found.values() if a["status"] == status)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-import triton
-import triton.language as tl
-from support.routes import counted, routed, twin, warm
+from support.adding import adding
+from support.routes import counted, routed, warm
 
-import trident_hook
 from trident_hook.launch import loader
 from trident_hook.testing import simdriver
 
@@ -19,23 +17,6 @@ X = torch.arange(96, dtype=torch.float32)
 def interpreted(clean_slate):
     simdriver.install(n_devices=2, interpret=True)
     simdriver.reset_counts()
-
-
-@triton.jit
-def add_number(x, y, n, NUMBER: tl.constexpr, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(y + i, tl.load(x + i, mask=i < n) + NUMBER, mask=i < n)
-
-
-def adding(number: int):
-    """A function whose binary is no other test's."""
-
-    def add(x):
-        y = torch.empty_like(x)
-        add_number[(1,)](x, y, x.numel(), NUMBER=number, BLOCK=128)
-        return y
-
-    return trident_hook.jit(twin(add))
 
 
 def test_devices_and_streams_alternate():

@@ -37,6 +37,7 @@ from trident_hook.testing import simdriver
 
 from . import compare
 from . import kernels as k
+from .places import place
 
 LIMIT = 10  # specializations of a function: a step beyond them is served by Python
 _BASES: dict = {}
@@ -294,25 +295,16 @@ def run_all(calls: int, seed: int, walks=WALKS, results_every: int = 50) -> Tall
 
 
 @contextlib.contextmanager
-def place(device: str, limit: int):
-    """Functions are served there, from a clean cache."""
+def walking(device: str, limit: int):
+    """Functions are served there, and tensors made there."""
     global _device
     _device = device
     _BASES.clear()
-    config, before = trident_hook.config, dict(vars(trident_hook.config))
-    config.build, config.limit = "sync", limit
-    with tempfile.TemporaryDirectory() as folder:
-        config.cache_dir = Path(folder)
-        if device == "cpu":
-            simdriver.install(interpret=True)
-        try:
+    try:
+        with place(device, limit):
             yield
-        finally:
-            if device == "cpu":
-                simdriver.uninstall()
-            for name, value in before.items():
-                setattr(config, name, value)
-            _device = "cpu"
+    finally:
+        _device = "cpu"
 
 
 def _in_processes(given, walks: list) -> Tally:
@@ -357,7 +349,7 @@ def main() -> None:
     if given.jobs > 1:
         tally = _in_processes(given, walks)
     else:
-        with place(given.device, given.limit):
+        with walking(given.device, given.limit):
             tally = run_all(given.calls, given.seed, walks, given.results_every)
     print(f"{tally.calls} calls, {tally.hits} hits, none with a stale binary, {time.perf_counter() - start:.0f} s")
     print(f"{tally.results} results compared, {tally.kernels} compiled kernels, {tally.raised} calls raised both ways")
