@@ -74,6 +74,11 @@ def registered(flag_gems, names: list[str]):
         library._destroy()
 
 
+def use_cpu_tensors(flag_gems) -> None:
+    """For code that asks the library which device to use: the CPU, and `use_gems()` registers for that."""
+    flag_gems.device, flag_gems.runtime.device.name, flag_gems.runtime.device.dispatch_key = "cpu", "cpu", "CPU"
+
+
 def _choose_without_a_clock() -> None:
     from triton.runtime.autotuner import Autotuner
 
