@@ -77,8 +77,7 @@ bench: setup
 	@$(PY) -m benchmarks.run_all --out benchmarks/results/latest
 
 figures: setup
-	@if [ -f benchmarks/figures.py ]; then $(PY) -m benchmarks.figures; \
-	else echo "make figures: there are no figures yet: benchmarks/figures.py comes with the evaluation"; fi
+	@$(PY) -m benchmarks.figures
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .benchmarks benchmarks/floor/build
