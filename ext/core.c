@@ -148,6 +148,11 @@ static PyObject *scm_check(PyObject *m, PyObject *args) {
   return PyLong_FromLong(spec);
 }
 
+static PyObject *missed_call(PyObject *m, PyObject *none) {
+  (void)m, (void)none;
+  return tdh_missed_call();
+}
+
 static PyObject *entry_state_set(PyObject *m, PyObject *args) {
   PyObject *op;
   int state;
@@ -233,6 +238,8 @@ static PyMethodDef methods[] = {
     {"scm_check", scm_check, METH_VARARGS,
      PyDoc_STR(
          "scm_check(function, args[, times]) -> number of the specialization that would serve the call, or None.")},
+    {"missed_call", missed_call, METH_NOARGS,
+     PyDoc_STR("(function, arguments) of the call that before_miss is being told of; None outside of it.")},
     {"entry_state_set", entry_state_set, METH_VARARGS,
      PyDoc_STR("entry_state_set(code, state): OFF, SERVE or REFUSED.")},
     {"entry_stats", entry_stats, METH_O, PyDoc_STR("Counters of an entry, as a dict.")},

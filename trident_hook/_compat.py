@@ -56,5 +56,5 @@ def unsupported_reason() -> str | None:
 #: PyDict_AddWatcher and PyType_AddWatcher (CPython 3.12).
 HAS_WATCHERS = PYTHON >= (3, 12)
 
-#: A dict watcher sees every change of an instance's attributes. CPython 3.13 keeps them inline and says nothing of most.
-INSTANCE_DICTS_ARE_WATCHABLE = PYTHON == (3, 12)
+#: A type whose version tag is valid has a flag that says so; CPython 3.13 no longer sets it, the tag itself tells (0 is none).
+VERSION_TAG_HAS_A_FLAG = PYTHON < (3, 13)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import weakref
 
-from . import _rt
+from . import _rt, sight
 
 #: Written by the interpreter or by abc for its own book-keeping.
 _NOISE = frozenset(("__doc__", "__dict__", "__weakref__", "__abstractmethods__", "_abc_impl", "__annotations__"))
@@ -34,6 +34,18 @@ class ClassFacts:
         if kind.__mro__ != self.bases or type(kind) is not self.meta:
             return False
         return all(self._same(_rt.dict_of(base), space) for base, space in self.spaces)
+
+    def change(self, kind: type) -> tuple | None:
+        """(name, then, now) of the first attribute that is another one, for people. Slower than asking whether."""
+        if kind.__mro__ != self.bases or type(kind) is not self.meta:
+            return "__mro__", self.bases, kind.__mro__
+        for base, then in self.spaces:
+            now = _rt.dict_of(base)
+            for name in (*then, *(name for name in now if name not in _NOISE and self._may_be_read(name))):
+                pair = then.get(name, sight.MISSING), now.get(name, sight.MISSING)
+                if pair[0] is not pair[1]:
+                    return f"{base.__name__}.{name}", *pair
+        return None
 
     def __repr__(self) -> str:
         return "its attributes"

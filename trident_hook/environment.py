@@ -153,7 +153,7 @@ class _Walk:
             self._watch_type(base)
             return value
         kind = type(base)
-        if kind.__getattribute__ not in _PLAIN_READS or not _compat.INSTANCE_DICTS_ARE_WATCHABLE:
+        if kind.__getattribute__ not in _PLAIN_READS:
             raise _Unwatchable
         self._pin(_PIN_TYPE, base, kind)
         self._watch_type(kind)
@@ -169,9 +169,12 @@ class _Walk:
         return in_class
 
     def _instance_dict(self, base):
-        space = _rt.dict_of(base) if _compat.INSTANCE_DICTS_ARE_WATCHABLE else None
-        if space is None or isinstance(base, type):
+        space = _rt.dict_of(base)
+        if type(space) is not dict or isinstance(base, type):
             raise _Unwatchable
+        if space and type(next(reversed(space))) is not str:
+            raise _Unwatchable
+        _rt.dict_settle(space)
         self._pin(_PIN_DICT, base, space)
         return space
 
@@ -189,7 +192,7 @@ class _Walk:
         """A watcher fires only while the type has a version tag: looking something up gives it one. Something that its
         metaclass does not answer for it, as it does `__doc__`."""
         getattr(kind, "__init__", None)
-        if not kind.__flags__ & _VALID_VERSION_TAG:
+        if not _has_version(kind):
             raise _Unwatchable
         self.types[id(kind)] = kind
 
@@ -198,6 +201,12 @@ class _Walk:
 _PLAIN_READS = (object.__getattribute__, types.SimpleNamespace.__getattribute__)
 _IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 _VALID_VERSION_TAG = 1 << 19  # Py_TPFLAGS_VALID_VERSION_TAG
+
+
+def _has_version(kind: type) -> bool:
+    if _compat.VERSION_TAG_HAS_A_FLAG:
+        return bool(kind.__flags__ & _VALID_VERSION_TAG)
+    return _rt.type_version(kind) != 0
 
 
 def _is_data_descriptor(value) -> bool:

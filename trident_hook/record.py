@@ -15,10 +15,13 @@ from .codegen.module import generate
 from .config import config
 from .errors import BuildError, Unsupported
 from .logs import log
+from .witness import Sighting, Witness
 
 #: Refusals that say something about one call, not about the function: they end it only when they keep coming.
 _ABOUT_THE_CALL = ("no-graph", "state", "dynamo-error")
 _TRIES = 3
+_KEPT_ENTRIES = 4  # of Dynamo's, after a build
+_IDLE_MISSES = 32
 
 
 @dataclass
@@ -40,7 +43,7 @@ class FunctionRecord:
     reads_contexts: bool = False  # a capture saw what a torch.autograd.Function saved
     jitted: bool = False  # under jit(): its call door stays when enable() ends
     last_miss: tuple[int, int] | None = None  # the specialization that was asked last, and which of its guards failed
-    last_failed: tuple[int, ...] = ()  # the same of every specialization
+    last_seen: tuple = ()  # what witness.Sighting takes, for every specialization
     builds: int = 0
     build_seconds: float = 0.0
     build_error: str | None = None
@@ -48,13 +51,17 @@ class FunctionRecord:
     served_after: float | None = None  # seconds from the first miss to the first module in place
     _captures: int = 0
     _again: int = 0  # builds in a row that had nothing new
-    _failed: object = ()  # where the module notes them
+    _failed: object = ()  # where the module notes which guard of each specialization failed
+    _witness: Witness | None = None  # of the same module
     _fresh: list = field(default_factory=list)
+    _wanted: list = field(default_factory=list)  # in the module that is in place or being built
     _doubtful: list = field(default_factory=list)  # refusals of the call under way
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _building: threading.RLock = field(default_factory=threading.RLock)  # taken before _lock, never after it
     _queued: bool = False
     _delegated: int = 0  # calls that Dynamo has now
+    _entries: int = 0  # captures whose entries Dynamo has
+    _idle: int = 0  # misses in a row that taught nothing although Dynamo's entries were kept
     _forget: bool = False  # Dynamo's entries are to be dropped once it has none
 
     @property
@@ -66,12 +73,13 @@ class FunctionRecord:
         """The Dynamo callback for a call that no specialization serves, or None for the plain function."""
         asked = self.builds
         if spec >= 0:
-            self.last_miss, self.last_failed = (spec, guard), tuple(self._failed)
+            self.last_miss = (spec, guard)
+            self.last_seen = self._witness.look(self._failed, _core.missed_call()) if self._witness else ()
             if "guards" in config.logs:
                 log("guards", "%s missed: %s", self.name, self.explain_miss())
         if self.first_call is None:
             self.first_call = time.perf_counter()
-        if self.full:
+        if self.full and not self._lacks_only_keys():
             self._warn_once()
             return None
         if config.disabled or not ambient.allows_learning():
@@ -92,6 +100,7 @@ class FunctionRecord:
             doubtful, self._doubtful = self._doubtful, []
             for refusal in () if raised else doubtful:
                 self._count(refusal)
+            self._count_idle()
             self._forget_when_idle()
             if not self._fresh:
                 return
@@ -109,8 +118,42 @@ class FunctionRecord:
 
     def learned(self, spec) -> None:
         with self._lock:
+            self._entries += 1
+            self._idle = 0
+            if self._adopted(spec):
+                return
             self._fresh.append(spec)
         log("capture", "%s", spec)
+
+    def learned_variant(self, spec) -> None:
+        """Of a capture that has led to a specialization already: nothing is said of the call if this one is known."""
+        with self._lock:
+            if self._adopted(spec):
+                return
+            known = [*self._wanted, *self._fresh]
+            if len(known) < config.limit and _without_known([spec], known):
+                self._fresh.append(spec)
+                log("capture", "another launch: %s", spec)
+
+    def _lacks_only_keys(self) -> bool:
+        """Whether some specialization may serve the call, once it is known that its tuner chooses that config. Not for ever:
+        see _IDLE_MISSES."""
+        if self._idle > _IDLE_MISSES or self._witness is None:
+            return False
+        return any(self._witness.is_about(pair, "key") for pair in enumerate(self._failed))
+
+    def _adopted(self, spec) -> bool:
+        """Whether all that is new in it are keys of tuners, which the specialization that it is the same as has now too."""
+        known = next((s for s in (*self._wanted, *self._fresh) if _identity(s) == _identity(spec)), None)
+        if known is None:
+            return False
+        pairs = list(zip(_tuned(known), _tuned(spec), strict=True))
+        news = [mine.known.adopt(its.known) for mine, its in pairs]
+        if not any(news):
+            return False
+        self._idle = 0
+        log("capture", "%s: specialization %d serves another key of its tuner", self.name, known.index)
+        return True
 
     def failed(self, refusal: Unsupported) -> None:
         """A capture that led to nothing. A function that has nothing else is left alone from then on."""
@@ -146,11 +189,25 @@ class FunctionRecord:
             self._forget = True
             self._forget_when_idle()
 
+    def _forget_after_build(self) -> None:
+        """What the module lacks is captured anew. But a new key of a tuner, for a graph that is known, only needs the graph
+        once more: Dynamo keeps a few entries for that, as long as they teach something."""
+        if self._entries > _KEPT_ENTRIES or not any(_tuned(spec) for spec in self.specializations):
+            self._forget_dynamo()
+
+    def _count_idle(self) -> None:
+        if self._fresh or self._queued or not (self._entries or self.full):
+            return
+        self._idle += 1
+        if self._entries and self._idle > _IDLE_MISSES:
+            self._forget_dynamo()
+
     def _forget_when_idle(self) -> None:
         if self._forget and self._delegated == 0:
             from torch._dynamo.eval_frame import reset_code
 
-            self._forget = False
+            self._forget, self._entries = False, 0
+            self._idle = self._idle if self.full else 0
             reset_code(self.code)
 
     # -- building --------------------------------------------------------------------------------------------------
@@ -176,18 +233,20 @@ class FunctionRecord:
                 self._forget_dynamo()
                 return True
             self._again = 0
+            self._wanted = wanted
         started = time.perf_counter()
         try:
             generated = generate(wanted, ambient.conditions())
             log("codegen", "%s:\n%s", self.name, generated.source)
             module = loader.LoadedScm(generated)
         except Unsupported as refusal:
-            self.failed(refusal)
+            self._put_back(wanted, refusal)
             return True
         except Exception as error:
             self.build_error = f"{type(error).__name__}: {error}"
             kind = "build" if isinstance(error, BuildError) else "internal"
             log("build", "%s: %s", self.name, self.build_error)
+            self._wanted = self.specializations
             self.failed(Unsupported(kind, self.build_error.splitlines()[0]))
             return True
         with self._lock:
@@ -195,7 +254,8 @@ class FunctionRecord:
             self.source = generated.source
             _core.entry_scm_set(self.code, profiling.presented(self.code, module, self.name))
             self._failed = module.failed
-            self._forget_dynamo()
+            self._witness = Witness(wanted, generated.checks, generated.guard_texts)
+            self._forget_after_build()
             self.builds += 1
             self.build_seconds += time.perf_counter() - started
             if self.served_after is None and self.first_call is not None:
@@ -204,6 +264,16 @@ class FunctionRecord:
             if len(wanted) >= config.limit or self.builds >= config.rebuilds:
                 self._over_budget(f"it has {len(wanted)} specialization(s), the limit is {config.limit}")
         return True
+
+    def _put_back(self, wanted: list, refusal: Unsupported) -> None:
+        """After code could not be generated. Of several that came at once, those that are not to blame are kept."""
+        new = wanted[len(self.specializations) :]
+        good = [spec for spec in new if len(new) > 1 and _can_be_generated(spec)]
+        with self._lock:
+            self._wanted = self.specializations
+            if len(good) < len(new):
+                self._fresh = [*good, *self._fresh]
+            self.failed(refusal)
 
     def _over_budget(self, why: str) -> None:
         self.full, self.why_full = True, why
@@ -223,11 +293,11 @@ class FunctionRecord:
     def explain_miss(self) -> str:
         if self.last_miss is None:
             return "none"
-        if len(self.last_failed) > 1:
-            return "; ".join(self._failure(*pair) for pair in enumerate(self.last_failed))
-        return self._failure(*self.last_miss)
+        return "; ".join(str(Sighting(*seen)) for seen in self.last_seen) or self._failure(*self.last_miss)
 
     def _failure(self, spec: int, guard: int) -> str:
+        if spec < len(self.last_seen):
+            return str(Sighting(*self.last_seen[spec]))
         if spec < len(self.guard_texts) and 0 <= guard < len(self.guard_texts[spec]):
             return f"specialization {spec}: {self.guard_texts[spec][guard]}"
         return f"specialization {spec}, guard {guard}"
@@ -240,6 +310,14 @@ class FunctionRecord:
     def doors(self) -> dict:
         stats = _core.entry_stats(self.code)
         return {"frame": stats["frame_hits"], "call": stats["call_hits"]}
+
+
+def _can_be_generated(spec) -> bool:
+    try:
+        generate([spec], [])
+        return True
+    except Unsupported:
+        return False
 
 
 def _without_known(fresh: list, known: list) -> list:
@@ -255,10 +333,17 @@ def _without_known(fresh: list, known: list) -> list:
 
 def _identity(spec) -> tuple:
     launches = tuple(
-        (op.kernel.digest, op.params, op.equal, op.unequal) for op in spec.program.ops if hasattr(op, "kernel")
+        (op.kernel.digest, op.kernel.shared, op.kernel.threads, op.grid, op.params, op.equal, op.unequal, op.keys)
+        for op in spec.program.ops
+        if hasattr(op, "kernel")
     )
     guards = [(g.kind, g.source.key, g.arg) for g in spec.guards]
-    return (spec.state, guards, launches, spec.launch_device, spec.globals_)
+    return (spec.state, guards, launches, [str(op) for op in spec.program.ops], spec.launch_device, spec.globals_)
+
+
+def _tuned(spec) -> list:
+    """Its launches whose config a tuner chose by ints of the call."""
+    return [op for op in spec.program.ops if getattr(op, "known", None) is not None]
 
 
 _recorder = None

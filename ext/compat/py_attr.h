@@ -30,9 +30,32 @@ static inline int tdh_py_attr_find(PyObject *obj, PyObject *name, PyObject **out
 #endif
 }
 
+/* CPython 3.13 (gh-115776) keeps an instance's attributes inside the instance, with a __dict__ that looks at them there, and
+ * writes to them without telling who watches the dict. Once the dict has a table of its own, every write goes through it.
+ * popitem() gives it one, a key that is no string does where there is nothing to pop; the same dict with the same items in
+ * the same order is left. Nothing to do elsewhere. Runs no code of the program: the last key must be a string. 0, or -1 with
+ * an exception. */
+static inline int tdh_py_dict_settle(PyObject *dict) {
+#if PY_VERSION_HEX >= 0x030d0000
+  if (((PyDictObject *)dict)->ma_values == NULL) return 0;
+  if (PyDict_GET_SIZE(dict) == 0) {
+    if (PyDict_SetItem(dict, Py_None, Py_None) < 0) return -1;
+    PyDict_Clear(dict);
+    return 0;
+  }
+  PyObject *last = PyObject_CallMethod(dict, "popitem", NULL);
+  if (last == NULL) return -1;
+  int rc = PyDict_SetItem(dict, PyTuple_GET_ITEM(last, 0), PyTuple_GET_ITEM(last, 1));
+  Py_DECREF(last);
+  return rc;
+#else
+  (void)dict;
+  return 0;
+#endif
+}
+
 /* Where an object keeps the reference to its __dict__, for as long as it has its class; NULL when it has no place for
- * one. Runs no Python code; a dict may be made. Only for objects whose attributes are not kept inline (3.13 keeps them
- * so; nothing is pinned there). */
+ * one. Runs no Python code; a dict may be made. */
 static inline PyObject **tdh_py_dict_place(PyObject *obj) {
   return _PyObject_GetDictPtr(obj);
 }

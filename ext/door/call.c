@@ -45,10 +45,12 @@ static PyObject *plain_call(PyObject *func, PyObject *const *args, size_t nargsf
   return result;
 }
 
-static TDH_COLD PyObject *missed_call(tdh_entry *e, const tdh_call *call, PyObject *func, PyObject *const *args,
-                                      size_t nargsf, PyObject *kwnames) {
+/* Clears `bound` once the record has seen the call. */
+static TDH_COLD PyObject *missed_call(tdh_entry *e, const tdh_call *call, tdh_bound *bound, PyObject *func,
+                                      PyObject *const *args, size_t nargsf, PyObject *kwnames) {
   tdh_delegation delegation;
   PyObject *result, *callback = tdh_miss_begin(e, TDH_DOOR_CALL, call);
+  tdh_bound_clear(bound);
   if (callback == NULL || tdh_delegation_enter(&delegation, callback) < 0) {
     ++e->counts.python;
     result = plain_call(func, args, nargsf, kwnames);
@@ -86,16 +88,15 @@ PyObject *tdh_door_vectorcall(PyObject *func, PyObject *const *args, size_t narg
     tdh_entry_release(e);
     return result;
   }
-  tdh_bound_clear(&bound);
-  if (outcome == TDH_MISS || outcome == TDH_BYPASS) {
-    if (outcome == TDH_MISS) {
-      ++e->counts.misses;
-      result = missed_call(e, &call, func, args, nargsf, kwnames);
-    } else {
-      ++e->counts.bypasses;
-      result = plain_call(func, args, nargsf, kwnames);
-    }
+  if (outcome == TDH_MISS) {
+    ++e->counts.misses;
+    result = missed_call(e, &call, &bound, func, args, nargsf, kwnames);
+  } else if (outcome == TDH_BYPASS) {
+    tdh_bound_clear(&bound);
+    ++e->counts.bypasses;
+    result = plain_call(func, args, nargsf, kwnames);
   } else {
+    tdh_bound_clear(&bound);
     ++e->counts.errors;
     result = NULL;
     tdh_error_trace((PyCodeObject *)f->func_code);

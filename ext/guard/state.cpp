@@ -9,6 +9,7 @@
 #include <c10/core/AutogradState.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/PyInterpreter.h>
 
 #include "services.h"
 
@@ -68,7 +69,14 @@ const thread_places &places() {
 
 bool must_refuse(const c10::DispatchKeySet included, const thread_places &here) {
   if ((included.raw_repr() & refused_keys.raw_repr()) != 0) return true;
-  return !is_quiet(*here.functions) || !here.hooks->stack.empty() || here.hooks->is_tracing;
+  return !is_quiet(*here.functions) || here.hooks->is_tracing;
+}
+
+// Saved-tensor hooks that are plain functions: a program that saves nothing never calls them. Of other hooks (traceable
+// ones) Dynamo asks which they are, so they are not ours.
+bool are_plain(const std::pair<c10::SafePyObject, c10::SafePyObject> &hooks) {
+  const auto is_function = [](const c10::SafePyObject &hook) { return PyFunction_Check(hook.ptr(getPyInterpreter())); };
+  return is_function(hooks.first) && is_function(hooks.second);
 }
 
 // The table behind float32Precision(), which looks up to three keys up for each question: a tenth of a hit. PyTorch keeps
@@ -161,12 +169,15 @@ int state_read(tdh_state *out) {
     const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
     const thread_places &here = places();
     if (C10_UNLIKELY(must_refuse(keys.included_, here))) return 0;
+    const bool hooks = !here.hooks->stack.empty();
+    if (C10_UNLIKELY(hooks) && !are_plain(here.hooks->stack.top())) return 0;
     out->word[0] = keys.included_.raw_repr();
     out->word[1] = keys.excluded_.raw_repr();
     out->word[2] = flags_read(at::globalContext(), *here.autograd);
     out->word[3] = static_cast<uint64_t>(static_cast<uint8_t>(c10::get_default_dtype_as_scalartype())) |
                    static_cast<uint64_t>(static_cast<uint32_t>(at::get_num_threads())) << 32;
-    out->word[4] = out->word[5] = out->word[6] = out->word[7] = 0;
+    out->word[4] = out->word[5] = out->word[6] = 0;
+    out->word[TDH_STATE_HOOKS] = hooks;
     autocast_read(keys.excluded_, out->word + 4);
     return 1;
   } catch (...) {

@@ -14,6 +14,7 @@ using function = void *;
 
 enum : result {
   success = 0,
+  invalid_value = 1,
   invalid_context = 201,
   invalid_handle = 400,
   library_absent = -1,   // ours: no libcuda.so.1
@@ -21,6 +22,7 @@ enum : result {
 };
 
 enum : int {
+  pointer_attribute_device_pointer = 3,
   attribute_cooperative = 2,
   attribute_cluster_dimension = 4,
   attribute_cluster_scheduling = 5,
@@ -59,6 +61,7 @@ static_assert(sizeof(launch_config) == 56);
   X(cuCtxSetCurrent, 4.0, context)                                                                                     \
   X(cuDevicePrimaryCtxRetain, 7.0, context *, int)                                                                     \
   X(cuFuncSetAttribute, 9.0, function, int, int)                                                                       \
+  X(cuPointerGetAttribute, 4.0, void *, int, uint64_t)                                                                 \
   X(cuStreamIsCapturing, 10.0, stream, int *)                                                                          \
   X(cuTensorMapEncodeTiled, 12.0, void *, int, unsigned, void *, const uint64_t *, const uint64_t *, const uint32_t *, \
     const uint32_t *, int, int, int, int)

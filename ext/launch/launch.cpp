@@ -47,6 +47,10 @@ struct request {
   void **params;
 };
 
+unsigned ctas(const tdh_kernel *kernel) {
+  return kernel->num_ctas > 1 ? kernel->num_ctas : 1;
+}
+
 const char *call_name(const tdh_kernel *kernel) {
   return kernel->flags != 0 || kernel->num_ctas > 1 ? "cuLaunchKernelEx" : "cuLaunchKernel";
 }
@@ -117,6 +121,22 @@ void simulated_set(uintptr_t current_device, uintptr_t current_stream) {
   simulated_stream = reinterpret_cast<uint64_t (*)(int)>(current_stream);
 }
 
+namespace {
+
+// A stream's native handle never changes: PyTorch's own streams live as long as the process, and the id of an external
+// one is its handle. Asking PyTorch for it reads the current device twice more.
+void *native_handle(const c10::impl::DeviceGuardImplInterface *guard, c10::Stream stream) {
+  thread_local c10::Stream last(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::CPU), -1);
+  thread_local void *handle = nullptr;
+  if (C10_UNLIKELY(last != stream)) {
+    handle = guard->getStreamNativeHandle(stream);
+    last = stream;
+  }
+  return handle;
+}
+
+}  // namespace
+
 // Device and stream through the device guard that libtorch_cuda registers: no CUDA header, no symbol of it.
 int launch_env(tdh_launch_env *out) {
   if (simulated_device != nullptr) {
@@ -129,7 +149,7 @@ int launch_env(tdh_launch_env *out) {
     const auto *guard = c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA);
     const c10::Device device = guard->getDevice();
     out->device = device.index();
-    out->stream = guard->getStreamNativeHandle(guard->getStream(device));
+    out->stream = native_handle(guard, guard->getStream(device));
     out->device_type = static_cast<int32_t>(c10::DeviceType::CUDA);
     return 0;
   } catch (const std::exception &) {
@@ -169,24 +189,10 @@ void *kernel_function(tdh_kernel *kernel, int32_t device) {
   return kernel->function[device] = function;
 }
 
+namespace {
+
 // The driver call may block for long, when the queue of the stream is full: other Python threads run meanwhile.
-int launch(tdh_kernel *kernel, const tdh_launch_env *env, int64_t gx, int64_t gy, int64_t gz, void **params) {
-  const unsigned num_ctas = kernel->num_ctas > 1 ? kernel->num_ctas : 1;
-  switch (judge(gx, gy, gz, num_ctas)) {
-    case grid_verdict::nothing:
-      return 0;
-    case grid_verdict::leave_to_stock:
-      return 1;
-    case grid_verdict::launch:
-      break;
-  }
-  request r = {kernel,
-               kernel_function(kernel, env->device),
-               env->stream,
-               env->device,
-               {static_cast<unsigned>(gx) * num_ctas, static_cast<unsigned>(gy), static_cast<unsigned>(gz)},
-               params};
-  if (r.function == nullptr) return -1;
+int submit_or_raise(const request &r) {
   driver::result code;
   {
     released_gil no_gil;
@@ -198,6 +204,49 @@ int launch(tdh_kernel *kernel, const tdh_launch_env *env, int64_t gx, int64_t gy
   if (C10_UNLIKELY(code != driver::success)) return raise_launch_error(r, code);
   counters[TDH_COUNT_LAUNCH]++;
   return 0;
+}
+
+request request_for(tdh_kernel *kernel, const tdh_launch_env *env, int64_t gx, int64_t gy, int64_t gz, void **params) {
+  const unsigned num_ctas = ctas(kernel);
+  return {kernel,
+          kernel_function(kernel, env->device),
+          env->stream,
+          env->device,
+          {static_cast<unsigned>(gx) * num_ctas, static_cast<unsigned>(gy), static_cast<unsigned>(gz)},
+          params};
+}
+
+}  // namespace
+
+int launch(tdh_kernel *kernel, const tdh_launch_env *env, int64_t gx, int64_t gy, int64_t gz, void **params) {
+  switch (judge(gx, gy, gz, ctas(kernel))) {
+    case grid_verdict::nothing:
+      return 0;
+    case grid_verdict::leave_to_stock:
+      return 1;
+    case grid_verdict::launch:
+      break;
+  }
+  const request r = request_for(kernel, env, gx, gy, gz, params);
+  return r.function == nullptr ? -1 : submit_or_raise(r);
+}
+
+int launch_scratch(tdh_kernel *kernel, const tdh_launch_env *env, int64_t gx, int64_t gy, int64_t gz, void **params,
+                   void **scratch) {
+  const grid_verdict verdict = judge(gx, gy, gz, ctas(kernel));
+  if (verdict == grid_verdict::leave_to_stock) return 1;
+  const request r = request_for(kernel, env, gx, gy, gz, params);  // loaded before memory is asked for, as by Triton
+  if (r.function == nullptr) return -1;
+  scratch_buffer buffers[2];
+  int status = 0;
+  for (int kind = TDH_SCRATCH_GLOBAL; kind <= TDH_SCRATCH_PROFILE && status == 0; kind++) {
+    status = scratch_allocate(kernel, kind, gx * gy * gz * ctas(kernel), env->stream, &buffers[kind]);
+    scratch[kind] = buffers[kind].address;
+  }
+  if (status == 0 && verdict == grid_verdict::launch) status = submit_or_raise(r);
+  for (scratch_buffer &buffer : buffers)
+    Py_XDECREF(buffer.owner);
+  return status;
 }
 
 int launch_python(PyObject *callable, void *const *tensors, int32_t n_tensors, const int64_t *ints, int32_t n_ints) {

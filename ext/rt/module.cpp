@@ -41,11 +41,11 @@ PyObject *dict_of(PyObject *obj) {
 }
 
 extern const tdh_rt_api api = {
-    TDH_ABI_VERSION, sizeof(tdh_rt_api), tensor_read, keys_apply, state_read,
-    empty_strided,   data_ptr,           retain,      release,    wrap,
-    unwrap,          handle_read,        op_call,     launch_env, kernel_function,
-    launch,          launch_python,      attr_find,   dict_of,    env_check,
-    env_stale,       counters,           tensor_map,
+    TDH_ABI_VERSION, sizeof(tdh_rt_api), tensor_read, keys_apply,     state_read,
+    empty_strided,   data_ptr,           retain,      release,        wrap,
+    unwrap,          handle_read,        op_call,     launch_env,     kernel_function,
+    launch,          launch_python,      attr_find,   dict_of,        env_check,
+    env_stale,       counters,           tensor_map,  launch_scratch,
 };
 
 namespace {
@@ -64,7 +64,7 @@ PyObject *ints_tuple(const int64_t *values, Py_ssize_t n) {
   return tuple;
 }
 
-// state_read() -> (ok, eight ints)
+// state_read() -> (ok, eight ints). Not ok while saved-tensor hooks are active, either: nothing is learned under them.
 PyObject *py_state_read(PyObject *, PyObject *) {
   tdh_state state = {};
   const int ok = state_read(&state);
@@ -72,7 +72,7 @@ PyObject *py_state_read(PyObject *, PyObject *) {
   if (words == nullptr) return nullptr;
   for (int i = 0; i < TDH_STATE_WORDS; i++)
     PyTuple_SET_ITEM(words, i, PyLong_FromUnsignedLongLong(state.word[i]));
-  return Py_BuildValue("(NN)", PyBool_FromLong(ok), words);
+  return Py_BuildValue("(NN)", PyBool_FromLong(ok && state.word[TDH_STATE_HOOKS] == 0), words);
 }
 
 // tensor_read(obj) -> dict, or None for what is no tensor or has no plain sizes
@@ -129,6 +129,13 @@ bool read_doubles(PyObject *sequence, std::vector<double> *out) {
 PyObject *py_dict_of(PyObject *, PyObject *obj) {
   PyObject *dict = dict_of(obj);
   return Py_NewRef(dict == nullptr ? Py_None : dict);
+}
+
+// dict_settle(dict): every change of an instance's attributes is a change of its dict from now on
+PyObject *py_dict_settle(PyObject *, PyObject *dict) {
+  if (!PyDict_CheckExact(dict)) return PyErr_Format(PyExc_TypeError, "dict_settle: a dict is expected");
+  if (tdh_py_dict_settle(dict) < 0) return nullptr;
+  Py_RETURN_NONE;
 }
 
 // type_version(type): its version tag, which every change of the type or a base changes; looks something up first, since
@@ -254,6 +261,7 @@ PyMethodDef methods[] = {
     {"empty_strided", py_empty_strided, METH_VARARGS,
      "empty_strided(sizes, strides, dtype, device_type, device_index) -> Tensor"},
     {"type_version", py_type_version, METH_O, "type_version(type) -> tag that changes with the type"},
+    {"dict_settle", py_dict_settle, METH_O, "dict_settle(dict): of an instance; the dict then sees every change"},
     {"dict_of", py_dict_of, METH_O, "dict_of(obj) -> the very dict of a module, type or instance, or None"},
     {"alloc_trust", py_alloc_trust, METH_O, "alloc_trust(device_type) -> whether plain allocations are made directly"},
     {"view_trust", py_view_trust, METH_VARARGS, "view_trust(name, overload): its kernels are PyTorch's own"},

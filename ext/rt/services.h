@@ -42,6 +42,8 @@ int op_call(void *site, void *const *tensors, const int64_t *ints, const double 
 int launch_env(tdh_launch_env *out);
 void *kernel_function(tdh_kernel *kernel, int32_t device);
 int launch(tdh_kernel *kernel, const tdh_launch_env *env, int64_t gx, int64_t gy, int64_t gz, void **params);
+int launch_scratch(tdh_kernel *kernel, const tdh_launch_env *env, int64_t gx, int64_t gy, int64_t gz, void **params,
+                   void **scratch);
 int launch_python(PyObject *callable, void *const *tensors, int32_t n_tensors, const int64_t *ints, int32_t n_ints);
 
 // ext/launch/tensormap.cpp

@@ -112,6 +112,8 @@ cdef extern from "tdh_rt.h":
         uint32_t threads
         uint32_t num_ctas
         uint32_t flags
+        uint32_t scratch_size[2]
+        uint32_t scratch_align[2]
     ctypedef struct tdh_launch_env:
         void* stream
         int32_t device
@@ -148,6 +150,7 @@ cdef extern from "tdh_rt.h":
         int (*env_check)(void*) noexcept
         void (*env_stale)(void*) noexcept
         int (*tensor_map)(const tdh_tensor_map*, void*) noexcept
+        int (*launch_scratch)(tdh_kernel*, const tdh_launch_env*, int64_t, int64_t, int64_t, void**, void**) noexcept
     const char* TDH_MODULE_CAPSULE
     ctypedef struct tdh_module:
         uint32_t abi
@@ -165,6 +168,7 @@ cdef extern from "tdh_rt.h":
 
 
 cdef extern from "tdh_num.h":
+    bint tdh_key_known(PyObject*, const int64_t*, int)
     int64_t tdh_add(int64_t, int64_t, int*) nogil
     int64_t tdh_sub(int64_t, int64_t, int*) nogil
     int64_t tdh_mul(int64_t, int64_t, int*) nogil
@@ -177,6 +181,7 @@ cdef extern from "tdh_num.h":
     int tdh_int_is(PyObject*, int64_t) nogil
     int tdh_float_is(PyObject*, double) nogil
     int tdh_equals(PyObject*, PyObject*) nogil
+    int tdh_same_members(PyObject*, PyObject*) nogil
     uint64_t tdh_float_bits(PyObject*) nogil
     Py_ssize_t tdh_length(PyObject*) nogil
     Py_ssize_t tdh_text_length(PyObject*) nogil

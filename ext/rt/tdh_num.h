@@ -57,6 +57,15 @@ static inline int64_t tdh_max(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
+/* Whether `known`, a set of bytes, has the n numbers. Nothing is raised: without memory the answer is no. */
+static inline int tdh_key_known(PyObject *known, const int64_t *key, int n) {
+  PyObject *bytes = PyBytes_FromStringAndSize((const char *)key, n * (Py_ssize_t)sizeof *key);
+  int found = bytes == NULL ? -1 : PySet_Contains(known, bytes);
+  if (found < 0) PyErr_Clear();
+  Py_XDECREF(bytes);
+  return found == 1;
+}
+
 /* An exact int (no bool, no subclass) that fits 64 bits: 1 and *out. Anything else: 0, no exception. */
 static inline int tdh_int_read(PyObject *o, int64_t *out) {
   int ovf = 0;
@@ -144,6 +153,25 @@ static inline int tdh_equals(PyObject *o, PyObject *want) {
     return 0;
   }
   return r && PyAnySet_CheckExact(want) ? tdh_members_equal(o, want) : r;
+}
+
+static inline int tdh_is_plain_constant(PyObject *o) {
+  return o == Py_None || PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyComplex_CheckExact(o) ||
+         PyUnicode_CheckExact(o) || PyBytes_CheckExact(o);
+}
+/* `o` is a set of the exact type of `want`, equal to it, and has plain constants only: every question that is answered by
+ * hashing and comparing has the answer that it has for `want`. Not the order of the members, nor 1 for True. */
+static inline int tdh_same_members(PyObject *o, PyObject *want) {
+  if (o == want) return 1;
+  if (o == NULL || Py_TYPE(o) != Py_TYPE(want) || PySet_GET_SIZE(o) != PySet_GET_SIZE(want)) return 0;
+  PyObject *members = PySequence_List(o);
+  int plain = members != NULL;
+  for (Py_ssize_t i = 0; plain && i < PyList_GET_SIZE(members); i++)
+    plain = tdh_is_plain_constant(PyList_GET_ITEM(members, i));
+  Py_XDECREF(members);
+  int same = plain ? PyObject_RichCompareBool(o, want, Py_EQ) : 0;
+  if (PyErr_Occurred()) PyErr_Clear();
+  return same == 1;
 }
 
 #endif

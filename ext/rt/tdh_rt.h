@@ -15,6 +15,7 @@
 #define TDH_ENV_PLAN_CAPSULE "trident_hook._rt.env_plan" /* of what environment guards depend on */
 #define TDH_MAX_DEVICES 64
 #define TDH_STATE_WORDS 8
+#define TDH_STATE_HOOKS 7 /* the word that is not 0 while saved-tensor hooks are active */
 
 /* Embeds a file (found through the assembler's -I) as the bytes symbol[] .. symbol_end[]. */
 #define TDH_EMBED(symbol, file)                                                                               \
@@ -49,14 +50,17 @@ typedef struct tdh_state {
 typedef struct tdh_kernel {
   const unsigned char *cubin;
   uint64_t cubin_size;
-  const char *name;                /* entry point in the CUBIN */
-  uint32_t shared;                 /* dynamic shared memory, bytes */
-  uint32_t threads;                /* block size in x */
-  uint32_t num_ctas;               /* cluster size in x */
-  uint32_t flags;                  /* TDH_KERNEL_* */
+  const char *name;         /* entry point in the CUBIN */
+  uint32_t shared;          /* dynamic shared memory, bytes */
+  uint32_t threads;         /* block size in x */
+  uint32_t num_ctas;        /* cluster size in x */
+  uint32_t flags;           /* TDH_KERNEL_* */
+  uint32_t scratch_size[2]; /* bytes of memory that each program wants: global, profile (TDH_SCRATCH_*) */
+  uint32_t scratch_align[2];
   void *function[TDH_MAX_DEVICES]; /* CUfunction, NULL until loaded */
 } tdh_kernel;
 enum { TDH_KERNEL_PDL = 1, TDH_KERNEL_COOPERATIVE = 2 };
+enum { TDH_SCRATCH_GLOBAL = 0, TDH_SCRATCH_PROFILE = 1 };
 
 /* Where launches go at this moment. */
 typedef struct tdh_launch_env {
@@ -86,8 +90,9 @@ typedef struct tdh_rt_api {
   uint64_t (*keys_apply)(uint64_t keys, const tdh_state *state);
 
   /* Reads the torch state. Returns 1 when calls may be served at all; 0 (and *out is not to be read) when something is
-   * active that we do not serve under: torch-function or torch-dispatch mode, functorch level, saved-tensor hooks,
-   * functionalization, jit.trace, ... Two states are the same when all words are (memcmp). No exception. */
+   * active that we do not serve under: torch-function or torch-dispatch mode, functorch level, traceable saved-tensor
+   * hooks, functionalization, jit.trace, ... Two states are the same when all words are (memcmp); a specialization that
+   * saves no tensor need not ask for the word TDH_STATE_HOOKS. No exception. */
   int (*state_read)(tdh_state *out);
 
   /* New owned handle, or NULL with an exception. The backend's registered kernel is called (an override is
@@ -141,6 +146,11 @@ typedef struct tdh_rt_api {
   uint64_t *counters;
   /* Fills out[TDH_MAP_BYTES]. 0; 1 where the driver refuses (no exception): the caller goes on with launch_python. */
   int (*tensor_map)(const tdh_tensor_map *want, void *out);
+  /* A launch of a kernel that wants scratch memory: like launch, but Triton's allocators of this moment are called first
+   * (Python code; also for an empty grid, as from Triton), and what they gave lives until the launch is made.
+   * scratch[2]: where two entries of params point to; filled here. */
+  int (*launch_scratch)(tdh_kernel *kernel, const tdh_launch_env *env, int64_t gx, int64_t gy, int64_t gz,
+                        void **params, void **scratch);
 } tdh_rt_api;
 
 /* What a generated module shows of itself before it is bound: attribute `__tdh_module__`, a PyCapsule. Everything is

@@ -5,6 +5,11 @@
 static PyObject *name_before_miss, *name_after_miss, *door_names[2];
 static PyObject *set_eval_frame;         /* owned: torch._C._dynamo.eval_frame.set_eval_frame, or NULL */
 static void (*callback_set)(PyObject *); /* libtorch_python's eval_frame_callback_set, or NULL */
+/* The call that this thread's record is being told of; both are borrowed, NULL at any other time. */
+static _Thread_local struct {
+  const tdh_entry *entry;
+  const tdh_call *call;
+} missed;
 
 int tdh_miss_init(void) {
   if (name_before_miss) return 0;
@@ -39,9 +44,13 @@ TDH_COLD PyObject *tdh_miss_begin(tdh_entry *e, int door, const tdh_call *call) 
     PyObject *spec = PyLong_FromLong(call->spec), *guard = spec ? PyLong_FromLong(call->guard) : NULL;
     if (guard) {
       PyObject *args[] = {record, door_names[door == TDH_DOOR_CALL], spec, guard};
+      __typeof__(missed) outer = missed;
+      missed.entry = e;
+      missed.call = call;
       ++tdh_thread_here.inside;
       callback = PyObject_VectorcallMethod(name_before_miss, args, 4 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
       --tdh_thread_here.inside;
+      missed = outer;
     }
     Py_XDECREF(spec);
     Py_XDECREF(guard);
@@ -50,6 +59,18 @@ TDH_COLD PyObject *tdh_miss_begin(tdh_entry *e, int door, const tdh_call *call) 
   Py_DECREF(record);
   if (callback == Py_None || (callback != NULL && set_eval_frame == NULL)) Py_CLEAR(callback);
   return callback;
+}
+
+TDH_COLD PyObject *tdh_missed_call(void) {
+  const PyCodeObject *code = missed.entry ? missed.entry->code : NULL;
+  if (code == NULL) Py_RETURN_NONE;
+  Py_ssize_t n = code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0) +
+                 ((code->co_flags & CO_VARKEYWORDS) != 0);
+  PyObject *values = PyTuple_New(n);
+  if (values == NULL) return NULL;
+  for (Py_ssize_t i = 0; i < n; i++)
+    PyTuple_SET_ITEM(values, i, Py_NewRef(missed.call->locals[i] ? missed.call->locals[i] : Py_None));
+  return Py_BuildValue("(ON)", missed.call->func, values);
 }
 
 TDH_COLD void tdh_miss_end(tdh_entry *e) {

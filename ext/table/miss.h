@@ -8,6 +8,9 @@ int tdh_miss_init(void);
 
 /* A new reference to Dynamo's callback for this call, or NULL to run it as plain Python. Never leaves an exception. */
 PyObject *tdh_miss_begin(tdh_entry *e, int door, const tdh_call *call);
+/* The call that this thread's record is being told of, while it is: (function, tuple of its arguments as a frame holds
+ * them), a new reference; None at any other time. NULL with an exception when out of memory. Runs no Python code. */
+PyObject *tdh_missed_call(void);
 /* The delegated call has returned. Keeps the pending exception. */
 void tdh_miss_end(tdh_entry *e);
 

@@ -12,7 +12,7 @@ import torch
 from support.routes import routed, twin
 
 import trident_hook
-from trident_hook import _core, environment
+from trident_hook import _compat, _core, environment
 from trident_hook.testing import workloads
 from trident_hook.testing.specialize import specialize
 
@@ -81,6 +81,7 @@ def guarded(monkeypatch):
     return make
 
 
+@pytest.mark.skipif(not _compat.HAS_WATCHERS, reason="no watchers below CPython 3.12: every call evaluates the guards")
 def test_a_hit_does_not_pay_for_what_never_changes(guarded, monkeypatch):
     monkeypatch.setattr(
         environment._rt, "env_unwatchable", lambda plan: pytest.fail("guards are evaluated on every call")

@@ -95,7 +95,7 @@ def test_a_miss_is_learned_from_and_then_found_beside_the_others():
             X(),
             5,
             via="dynamo",
-            reason="specialization 0: [input] L['a'] == 0; specialization 1: [input] L['a'] == 1",
+            reason="specialization 0: [input] L['a'] == 0 (expected 0, seen 5); specialization 1: [input] L['a'] == 1",
         )
     routed(served, X(), 5, via="scm")
     assert_found(served, record, [*calls, (X(), 5)])
@@ -243,7 +243,7 @@ def test_what_no_argument_tells_apart_is_asked_in_the_order_of_the_last_hits(mon
         served,
         X(),
         via="dynamo",
-        reason="specialization 0: [env] G['SCALE'] == 2.0; specialization 1: [env] G['SCALE']",
+        reason="specialization 0: [env] G['SCALE'] == 2.0 (expected 2.0, seen 4.0); specialization 1: [env] G['SCALE']",
     )
 
 

@@ -15,6 +15,8 @@ from support.routes import routed, same, twin
 
 import trident_hook
 
+from .said import CHANGED, SAID
+
 
 def t(*shape, **options):
     return torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape).to(**options)
@@ -34,6 +36,15 @@ class Model:
 
     def apply(self, x):
         return x * self.gain
+
+
+class Number(int):
+    """Hashed and compared as it likes."""
+
+    __hash__ = int.__hash__
+
+    def __eq__(self, other):
+        return other == 2
 
 
 class Slotted:
@@ -257,7 +268,10 @@ PAIRS = {
     "equals: dtype": (as_dtype, (X, torch.float64), (X, torch.float64), (X, torch.float32)),
     "equals: member of a tuple": (first, (X, (1, 2)), (X, (1, 2)), (X, (1.0, 2))),
     "equals: size": (mixed, (X, torch.Size([1, 2])), (X, torch.Size([1, 2])), (X, torch.Size([1, 3]))),
-    "equals: frozen set": (with_set, (X, frozenset({1, 2})), (X, frozenset({2, 1})), (X, frozenset({1, 2.0}))),
+    "members: another": (with_set, (X, frozenset({1, 2})), (X, frozenset({True, 2.0})), (X, frozenset({2, 3}))),
+    "members: a list": (with_set, (X, {1, 2}), (X, {2, True}), (X, [1, 2])),
+    "members: not a plain constant": (with_set, (X, {1, 2}), (X, {2, 1}), (X, {1, Number(2)})),
+    "equals: frozen set": (through_a_set, (X, frozenset({1, 2})), (X, frozenset({1, 2})), (X, frozenset({1, 2.0}))),
     "equals: order of a set": (through_a_set, (X, {0, 8}), (X, {0, 8}), (X, {8, 0})),
     "dict_contains: absent attribute": (of_fallback, (X, fallback()), (X, fallback()), (X, fallback(missing=3))),
     "no_attr: empty slot": (slot_or_else, (X, Slotted()), (X, Slotted()), (X, slotted(3))),
@@ -277,7 +291,7 @@ PAIRS = {
     "dict: value": (value_of, (X, {"k": 1}), (X, {"k": 1}), (X, {"k": 2})),
     "dict_contains": (asked, (X, {"k": 1}), (X, {"k": 1}), (X, {"j": 1})),
     "no_attr": (tag_of, (X,), (t(2, 3),), (Shown,)),
-    "residual: set": (with_set, (X, {1, 2}), (X, {1, 2}), (X, {1, 3})),
+    "residual: set": (with_set, (X, {1, 2}), (X, {True, 2}), (X, {1, 3})),
     "residual: dispatch keys": (has_key, (X, CPU_KEYS), (X, CPU_KEYS | CPU_KEYS), (X, CPU_KEYS | META_KEYS)),
     "range": (with_range, (X, range(3)), (X, range(3)), (X, range(4))),
 }
@@ -301,6 +315,7 @@ def test_pair(name):
     misses = trident_hook.counts(served)["misses"]
     assert same(served(*missing), twin(fn)(*missing))
     assert trident_hook.counts(served)["misses"] == misses + 1, "the change was not seen"
+    assert SAID.get(name, "seen ") in trident_hook.explain(served).last_miss
     routed(served, *captured, via="scm")
 
 
@@ -389,6 +404,7 @@ def test_change_of_the_environment_or_the_state(name):
     with change():
         assert same(served(*args), twin(fn)(*args))
         assert trident_hook.counts(served)["misses"] == misses + 1, "the change was not seen"
+        assert CHANGED.get(name, "seen ") in trident_hook.explain(served).last_miss
     routed(served, *args, via="scm")
 
 

@@ -12,7 +12,7 @@ from torch._C._dynamo import guards as native
 from trident_hook.codegen.guard_code import GuardWriter
 from trident_hook.ir.guard import _WATCHED, KINDS
 
-from . import test_kinds, test_pairs
+from . import test_kinds, test_pairs, test_saved_tensor_hooks
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guards.md"
 
@@ -68,7 +68,8 @@ def test_each_method_has_a_class_a_way_a_cost_and_a_test():
     from judges.places import SUBJECTS
 
     tests = {re.split(":", name)[0] for name in (*test_pairs.PAIRS, *test_pairs.CHANGES)}
-    tests |= {n.removeprefix("test_") for module in (test_pairs, test_kinds) for n in vars(module) if n[:5] == "test_"}
+    modules = (test_pairs, test_kinds, test_saved_tensor_hooks)
+    tests |= {n.removeprefix("test_") for module in modules for n in vars(module) if n[:5] == "test_"}
     tests |= {subject.name for subject in SUBJECTS}
     for row in rows("`GuardBuilder` methods"):
         assert set(re.findall("[a-z]+", row["class"])) & {"input", "state", "environment"}, row

@@ -44,6 +44,9 @@ class Tally:
     #: Misses where Dynamo would hit, by the kind of ours that missed: its answer is right (a false miss), or wrong.
     stricter: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     saved: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    #: False misses that are counted apart. The specification asks for them (another binary of Triton's, an int beyond 64
+    #: bits), or the function is a decoy (see places.Subject).
+    apart: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     where: collections.Counter = dataclasses.field(default_factory=collections.Counter)  # false misses by function
     examples: dict = dataclasses.field(default_factory=dict)
     violations: list = dataclasses.field(default_factory=list)
@@ -58,6 +61,7 @@ class Tally:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.stricter += other.stricter
         self.saved += other.saved
+        self.apart += other.apart
         self.where += other.where
         self.kinds += other.kinds
         self.methods += other.methods
@@ -186,10 +190,11 @@ class Court:
                 kind = "bypass" if outcome == "bypasses" else self._missed_kind()
                 text = f"{self.name} {self._describe(choice)}: {self.record.explain_miss()}"
                 right = self._dynamo_is_right(choice, accepted.index(True), by_position, interpret, seed)
-                (tally.stricter if right else tally.saved)[kind] += 1
-                if right:
+                why = self._apart(call) if right else None
+                (tally.saved if not right else tally.apart if why else tally.stricter)[why or kind] += 1
+                if right and not why:
                     tally.where[f"{kind}: {self.subject.name} {sorted(n for n, i in choice.items() if i)}"] += 1
-                tally.examples.setdefault((kind, right), text)
+                tally.examples.setdefault((why or kind, right), text)
             else:
                 tally.agreed += 1
             return
@@ -210,13 +215,34 @@ class Court:
         return call
 
     def _dynamo_is_right(self, choice: dict, which: int, *how) -> bool:
-        """Whether the code that Dynamo would run in this state answers as the plain function does."""
+        """Whether the code that Dynamo would run in this state answers as the plain function does. Its graph calls methods
+        of PyTorch's classes by name, and is run as it is here, so it follows when one is replaced; what a backend makes of
+        it does not. There the plain function with the methods of the capture has to answer the same as well."""
         plain = twin(self.fn)
+        replaced = [slot.name for slot in self.subject.slots if choice.get(slot.name) and _is_of_torch(slot.place)]
+        if replaced:
+            captured = {**choice, **dict.fromkeys(replaced, 0)}
+            if difference(self._again(plain, captured, *how), self._again(plain, choice, *how), values=how[1]):
+                return False
         _, code, _ = self.managers[which]
         compiled = types.FunctionType(code, plain.__globals__, plain.__name__, plain.__defaults__, plain.__closure__)
         compiled.__kwdefaults__ = plain.__kwdefaults__
         got, expected = self._again(compiled, choice, *how), self._again(plain, choice, *how)
         return difference(got, expected, values=how[1]) is None
+
+    def _apart(self, call: Call) -> str | None:
+        """Why this miss, which Dynamo would do without, is counted apart."""
+        spec, guard = self.record.last_miss or (0, -1)
+        checks = self.record._witness._checks[spec]
+        about = checks[guard] if 0 <= guard < len(checks) else None
+        if isinstance(about, tuple) and about[0] in ("pointer", "int"):
+            return "another binary of Triton's"
+        # What is calculated from large numbers may go beyond 64 bits as well; nothing else fails where symbols are bound.
+        least = {"symbols": 2**31, "shape": 2**63}.get(about[0] if isinstance(about, tuple) else about and about.kind)
+        numbers = [value for value in (*call.args, *call.kwargs.values()) if type(value) is int]
+        if least is not None and any(number >= least or number < -least for number in numbers):
+            return "an int beyond 64 bits"
+        return "a function made to look like another" if self.subject.decoy else None
 
     def _prepare(self, choice: dict, fn, by_position: float):
         """Makes the values of a state and puts them in place: the call, and what undoes it. `by_position`: which part
@@ -316,6 +342,12 @@ def _holds(root, scope: dict) -> bool:
     except Exception:  # a leaf that is not made for this value; the check then leaves torch functions switched off
         torch._C._set_torch_function_state(torch._C._TorchFunctionState.ENABLED)
         return False
+
+
+def _is_of_torch(place) -> bool:
+    """An attribute of one of PyTorch's own classes."""
+    owner = getattr(place, "owner", None)
+    return isinstance(owner, type) and owner.__module__.split(".")[0] == "torch"
 
 
 def _launch_facts(launch) -> tuple:

@@ -118,7 +118,8 @@ class Slot:
 @dataclasses.dataclass
 class Subject:
     """A function and all that its answer may depend on. `effects()` returns what it may have changed besides its
-    arguments, as plain values; `launches`: it runs kernels."""
+    arguments, as plain values; `launches`: it runs kernels; `decoy`: it looks like a function whose guards are weaker, and is
+    here for the judge of its hits: what it misses is counted apart."""
 
     fn: Callable
     slots: list[Slot]
@@ -126,6 +127,7 @@ class Subject:
     reset: Callable[[], None] | None = None
     launches: bool = False
     dynamic: bool = False  # captured with symbolic shapes from the start
+    decoy: bool = False
 
     @property
     def name(self) -> str:

@@ -59,9 +59,12 @@ def report(total, limit: int = 40) -> str:
         f"states {total.states}  courts {total.courts}  hits {total.hits}  errors {total.errors}  "
         f"misses {total.misses}  bypasses {total.bypasses}",
     ]
-    for words, right, counter in (("right", True, total.stricter), ("wrong", False, total.saved)):
-        share = 100 * sum(counter.values()) / max(1, total.states)
-        lines.append(f"misses where Dynamo would hit and be {words}: {sum(counter.values())} ({share:.3f} %)")
+    for words, right, counter in (
+        ("misses where Dynamo would hit and be right", True, total.stricter),
+        ("more of these, counted apart", True, total.apart),
+        ("misses where Dynamo would hit and be wrong", False, total.saved),
+    ):
+        lines.append(f"{words}: {sum(counter.values())} ({share(counter, total)} %)")
         lines += [f"  {n:6d}  {kind}    e.g. {total.examples[kind, right]}" for kind, n in counter.most_common()]
     lines.append("our kinds in the captures: " + ", ".join(f"{k} {n}" for k, n in total.kinds.most_common()))
     lines.append("Dynamo's methods in them: " + ", ".join(f"{k} {n}" for k, n in total.methods.most_common()))
@@ -73,6 +76,11 @@ def report(total, limit: int = 40) -> str:
         for judge, name, choice, base, problem in smallest(total.violations)[:limit]
     ]
     return "\n".join(lines)
+
+
+def share(counter, total) -> float:
+    """Percent of the states."""
+    return round(100 * sum(counter.values()) / max(1, total.states), 4)
 
 
 def as_json(total, **run) -> dict:
@@ -90,6 +98,9 @@ def as_json(total, **run) -> dict:
         "functions": len({name.split("#")[0] for name in total.judged}),
         "violations": [[judge, name, problem] for judge, name, *_, problem in smallest(total.violations)],
         "false_misses": dict(total.stricter.most_common()),
+        "false_misses_percent": share(total.stricter, total),
+        "false_misses_counted_apart": dict(total.apart.most_common()),
+        "false_misses_with_these_percent": share(total.stricter + total.apart, total),
         "false_misses_by_change": dict(total.where.most_common(60)),
         "misses_where_dynamo_would_be_wrong": dict(total.saved.most_common()),
         "examples": {

@@ -277,14 +277,44 @@ case("a global of the kernel", lambda x, y: k.with_global[(2,)](x, y, 96, BLOCK=
 
 @contextlib.contextmanager
 def allocator():
+    """Gives the same memory every time, so that stock and native launches can be compared byte for byte. The kernels
+    leave in it what they made of their own arguments."""
     device = "cpu" if simdriver.is_active() else "cuda"
-    triton.set_allocator(lambda size, alignment, stream: torch.empty(size + 128, dtype=torch.int8, device=device))
+    memory = torch.empty((1 << 16) + 128, dtype=torch.int8, device=device)
+    memory = memory[-memory.data_ptr() % 128 :]
+
+    def allocate(size, alignment, stream):
+        assert 0 <= size <= memory.numel()
+        assert memory.data_ptr() % alignment == 0
+        return memory if size else None
+
+    triton.set_allocator(allocate)
     yield
     triton.set_allocator(NullAllocator())
 
 
-case("scratch memory", lambda x, y: k.scratch[(1,)](x, y, 64, 64, BLOCK=32), SQUARE, SQUARE_OUT, around=allocator, on_gpu=allocator,
-     refused="needs scratch memory")  # fmt: skip
+for dims in ((1,), (3,), (2, 3), (2, 2, 2), (0,)):
+    case(f"scratch memory, grid {dims}" + " of zero" * (0 in dims),
+         lambda x, y, dims=dims: k.scratch[dims](x, y, 64, 64, BLOCK=32), SQUARE, SQUARE_OUT,
+         around=allocator, on_gpu=allocator)  # fmt: skip
+
+
+def scratch_between(x, y):
+    """The second launch reads what the first has made, and the third wants no memory."""
+    h, z = torch.empty_like(x), torch.empty_like(x)
+    k.scratch[(1,)](x, h, 64, 64, BLOCK=32)
+    k.scratch[(2,)](h, y, 64, 64, BLOCK=16)
+    k.copy[(2,)](y, z, 64, BLOCK=64)
+    return h, z
+
+
+def scratch_of_sizes(x, y):
+    k.scratch[(triton.cdiv(x.shape[0], 16),)](x, y, x.shape[0], x.shape[1], BLOCK=16)
+
+
+case("scratch memory in several launches", scratch_between, SQUARE, SQUARE_OUT, around=allocator, on_gpu=allocator)
+case("scratch memory for a symbolic grid", scratch_of_sizes, SQUARE, SQUARE_OUT, around=allocator, on_gpu=allocator,
+     before=((SQUARE[:32], SQUARE_OUT), (SQUARE[:48], SQUARE_OUT), (SQUARE[:16], SQUARE_OUT)))  # fmt: skip
 
 
 def with_descriptors(x, y):

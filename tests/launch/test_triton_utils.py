@@ -131,9 +131,7 @@ NOT_LAUNCHABLE = {
 }
 #: Compiling AMD assembly for NVIDIA ends the process, inside LLVM.
 UNTRIED = {"kernel_inline_asm_rocm_double_quotes", "kernel_inline_asm_rocm_single_quotes", "zero_negs"}
-REFUSED = {
-    "add_kernel_on_device_tma_new_api": "needs scratch memory",
-}
+REFUSED = {}
 
 
 @pytest.mark.slow

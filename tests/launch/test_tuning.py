@@ -87,12 +87,53 @@ def test_a_key_that_was_tuned_before_is_not_tuned_again(measured):
 
 
 def test_the_key_is_guarded():
+    """Each value is a key. One for which the tuner chooses a config that is served already needs no further build."""
     fn = served(k.tuned_and_pruned)
-    for n in (5, 7):  # the number becomes symbolic, but each value is a key
+    for n in (5, 7):  # the number becomes symbolic
         fn(X, Y, n)
-    routed(fn, X, Y, 11, via="dynamo", reason="tuned_and_pruned: s")
-    routed(fn, X, Y, 11, via="scm", launches=1)
-    assert len(trident_hook.explain(fn).specializations) == 3
+    builds = trident_hook.explain(fn).builds
+    for n in (11, 13, 77):
+        routed(fn, X, Y, n, via="dynamo", reason="its tuner chose this config for")
+        routed(fn, X, Y, n, via="scm", launches=1)
+    for n in (5, 7, 11, 13, 77):
+        routed(fn, X, Y, n, via="scm", launches=1)
+    explained = trident_hook.explain(fn)
+    assert (len(explained.specializations), explained.builds) == (2, builds)
+
+
+def test_keys_with_another_config_are_another_specialization(monkeypatch):
+    fn = served(k.tuned_and_pruned)
+    for n in (5, 7, 11):
+        fn(X, Y, n)
+    before = len(trident_hook.explain(fn).specializations)
+    asked = []
+
+    def first_is_best(call, quantiles=None, **_):
+        call()
+        asked.append(call)
+        return [float(len(asked))] * len(quantiles) if quantiles is not None else float(len(asked))
+
+    monkeypatch.setattr(simdriver, "_benchmark", first_is_best)
+    vars(k.tuned_and_pruned).pop("do_bench", None)
+    for n in (13, 19):
+        routed(fn, X, Y, n, via="dynamo", reason="its tuner chose this config for")
+        routed(fn, X, Y, n, via="scm", launches=1)
+    assert len(asked) == 2 * len(k.tuned_and_pruned.early_config_prune(k.tuned_and_pruned.configs, {}))
+    assert len(trident_hook.explain(fn).specializations) == before + 1
+    for n in (5, 7, 11, 13, 19):
+        routed(fn, X, Y, n, via="scm", launches=1)
+
+
+def test_a_function_at_its_limit_learns_keys():
+    trident_hook.config.limit = 2
+    fn = served(k.tuned_and_pruned)
+    for n in (5, 7):
+        fn(X, Y, n)
+    assert trident_hook.explain(fn).specializations[1:] and len(trident_hook.explain(fn).specializations) == 2
+    for n in (11, 13):
+        routed(fn, X, Y, n, via="dynamo")
+        routed(fn, X, Y, n, via="scm", launches=1)
+    routed(fn, X, Y, 16, via="python")  # divisible by 16: another binary
 
 
 def test_the_choice_depends_on_the_dtype(measured):

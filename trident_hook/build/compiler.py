@@ -11,8 +11,9 @@ from pathlib import Path
 
 from ..errors import BuildError
 
-#: -O1 halves the time of -O2 on Cython's boilerplate and is within noise of it on the code that we generate.
-CFLAGS = ("-O1", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-w", "-g0")
+#: -O1 halves the time of -O2 on Cython's boilerplate and is within noise of it on the code that we generate. -Og would
+#: take another fifth off, and add 2 % to a hit. NDEBUG: CPython's inline functions assert what guards have just checked.
+CFLAGS = ("-O1", "-DNDEBUG", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-w", "-g0")
 #: A module needs nothing that the process has not loaded already: neither start files nor the search for libraries.
 LDFLAGS = ("-shared", "-nostartfiles", "-nodefaultlibs")
 

@@ -14,6 +14,7 @@ from ..ir.guard import Guard, ShapeText, TensorFacts
 from ..ir.objects import ObjectKey
 from ..ir.source import Source
 from .guard_log import GuardLog, Node
+from .set_uses import without_order
 from .stricter import stricter_guards
 
 #: Names under which Dynamo itself installs objects into a function's globals. They stand for the object that they
@@ -50,10 +51,10 @@ _STATE_LAMBDAS = ("top_saved_tensors_hooks ids == None", "compare_functorch_stat
 
 
 class GuardTranslator:
-    """Translates one capture. `scope_globals` are the frame's globals."""
+    """Translates one capture. `code` and `scope_globals` are the frame's."""
 
-    def __init__(self, log: GuardLog, root, scope_globals: dict, keys_of, traced_code: list) -> None:
-        self.log, self.root, self.globals, self.keys_of = log, root, scope_globals, keys_of
+    def __init__(self, log: GuardLog, root, code, scope_globals: dict, keys_of, traced_code: list) -> None:
+        self.log, self.root, self.code, self.globals, self.keys_of = log, root, code, scope_globals, keys_of
         self.traced_code = traced_code
         self._sources: dict[int, Source] = {}
 
@@ -79,7 +80,8 @@ class GuardTranslator:
                 guards.extend(self._epilogue(args, nodes))
         self._check_complete(nodes)
         values = [node.kwargs.get("example_value") for node in nodes]
-        return _dedupe([*guards, *stricter_guards(guards, values, self.traced_code, self.globals)])
+        stricter = stricter_guards(guards, values, self.traced_code, self.globals)
+        return _dedupe([*without_order(guards, self.code), *stricter])
 
     # -- sources -------------------------------------------------------------------------------------------------
     def _source_of(self, node: Node) -> Source:

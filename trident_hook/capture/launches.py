@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..errors import Unsupported
 from ..ir.guard import Guard
 from ..ir.objects import ObjectKey
-from ..ir.program import Kernel, Launch, Param
+from ..ir.program import Kernel, KnownKeys, Launch, Param
 from ..ir.source import Source
 from ..launch import result
 from ..launch.result import LaunchResult
@@ -182,7 +182,7 @@ def launch_op(site: LaunchSite, expr_of, sample_of) -> Launch:
             params += descriptors.parameters(name, value, next(metas, None), expr_of)
             continue
         _add_param(params, equal, unequal, compiled, function, index, name, type_, value, expr_of, sample_of)
-    equal += _autotune_key(site, expr_of, sample_of)
+    keys, known = _autotune_key(site, expr_of, sample_of)
     if site.result is not None and site.result.used:
         _check_result(site, params)
     grid = _chosen_grid(site, record)
@@ -196,6 +196,8 @@ def launch_op(site: LaunchSite, expr_of, sample_of) -> Launch:
         tuple(expr_of(n) for n in ints),
         tuple(equal),
         tuple(unequal),
+        keys,
+        known,
         ObjectKey(function.pre_run_hooks),
     )
 
@@ -269,20 +271,23 @@ def _default(function, name: str):
     return declared.default
 
 
-def _autotune_key(site: LaunchSite, expr_of, sample_of) -> list:
-    """The int part of an autotuner's key. Types and constants are fixed by the specialization."""
+def _autotune_key(site: LaunchSite, expr_of, sample_of) -> tuple[tuple, KnownKeys | None]:
+    """The int part of an autotuner's key: its expressions, and their values in the recorded run. Types and constants are
+    fixed by the specialization."""
     keys = getattr(site.kernel, "keys", None) or []
     if len(getattr(site.kernel, "configs", ())) <= 1:
-        return []
-    conditions = []
+        return (), None
+    pairs = []
     for name in keys:
         value = site.arguments.get(name)
         if _is_tensor(value):
             continue  # Triton compares tensors as objects, so each would be tuned for: here the choice is kept
         if hasattr(value, "op") and type(sample_of(value)) is int:
             multiple = getattr(site.kernel, "rounded_keys", {}).get(name, 1)
-            conditions.append(_rounded_up(expr_of(value), sample_of(value), multiple))
-    return conditions
+            pairs.append(_rounded_up(expr_of(value), sample_of(value), multiple))
+    if not pairs:
+        return (), None
+    return tuple(expr for expr, _ in pairs), KnownKeys(tuple(value for _, value in pairs))
 
 
 def _rounded_up(expr, sample: int, multiple: int) -> tuple:
@@ -321,8 +326,6 @@ def _is_tensor(value) -> bool:
 
 def _kernel(compiled) -> Kernel:
     metadata = compiled.metadata
-    if getattr(metadata, "global_scratch_size", 0) or getattr(metadata, "profile_scratch_size", 0):
-        raise Unsupported("launch", f"{metadata.name} needs scratch memory")
     if getattr(metadata, "instrumentation_mode", ""):
         raise Unsupported("launch", "instrumentation is on")
     cubin = compiled.asm["cubin"]
@@ -335,4 +338,8 @@ def _kernel(compiled) -> Kernel:
         num_ctas=metadata.num_ctas,
         pdl=bool(metadata.launch_pdl),
         cooperative=bool(metadata.launch_cooperative_grid),
+        scratch=tuple(
+            (getattr(metadata, f"{kind}_scratch_size", 0) or 0, getattr(metadata, f"{kind}_scratch_align", 1) or 1)
+            for kind in ("global", "profile")
+        ),
     )

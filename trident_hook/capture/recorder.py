@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dis
 import threading
-import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -18,15 +17,12 @@ from torch._guards import TracingContext
 
 from .. import _rt, integrations
 from ..errors import Unsupported
-from ..ir.objects import ObjectKey
 from ..ir.recipe import Attr, walk
-from ..ir.specialization import Specialization
-from ..logs import log
 from . import autograd_functions, bytecode, launches, more_guards, tracing_state
 from .guard_log import recording
 from .guards import GuardTranslator
 from .normalize import normalize
-from .program import ProgramBuilder
+from .runner import Runner, is_launch
 
 _stack = threading.local()
 
@@ -126,7 +122,12 @@ class Recorder:
             _check_identities(capture.code, values)
             root = guarded_code.guard_manager.root
             translator = GuardTranslator(
-                guard_log, root, capture.globals_, lambda t: _keys_of(t, capture.state), capture.traced_code
+                guard_log,
+                root,
+                capture.code,
+                capture.globals_,
+                lambda t: _keys_of(t, capture.state),
+                capture.traced_code,
             )
             capture.guards = autograd_functions.guarded(translator.translate(), capture.record)
             if observer is not None:
@@ -190,7 +191,7 @@ def _backend(graph_module, example_inputs):
     capture.traced_code = list(TracingContext.get_traced_code() or ())
     try:
         capture.traced, _ = normalize(graph_module, example_inputs)
-        sites = {n: launches.site_of(n) for n in capture.traced.graph.nodes if _is_launch(n)}
+        sites = {n: launches.site_of(n) for n in capture.traced.graph.nodes if is_launch(n)}
     except Unsupported as refusal:
         capture.problem = refusal
         raise
@@ -198,86 +199,4 @@ def _backend(graph_module, example_inputs):
         first = str(error).strip().splitlines()
         capture.problem = Unsupported("normalize", f"{type(error).__name__}: {first[0] if first else ''}")
         raise capture.problem from error
-    return _Runner(capture, sites)
-
-
-def _is_launch(node) -> bool:
-    return node.op == "call_function" and getattr(node.target, "__name__", "") == "triton_kernel_wrapper_mutation"
-
-
-class _Runner:
-    """Computes the graph for Dynamo. The first run also remembers which binaries Triton chose."""
-
-    def __init__(self, capture: Capture, sites: dict) -> None:
-        self.capture, self.sites = capture, sites
-        # Dynamo wraps what is callable here; a name helps its messages.
-        self.__name__ = f"trident_hook_{capture.code.co_name}"
-
-    def __call__(self, *inputs):
-        capture = self.capture
-        if capture.complete or capture.problem is not None:
-            if any(site.result is not None and site.result.used for site in self.sites.values()):
-                return _LaunchingInterpreter(capture.traced, self.sites, launches.run_again).run(*inputs)
-            return torch.fx.Interpreter(capture.graph_module).run(*inputs)
-        interpreter = _LaunchingInterpreter(capture.traced, self.sites, launches.run_and_record)
-        outputs = interpreter.run(*inputs)
-        capture.complete = True
-        try:
-            capture.record.learned(self._specialization(interpreter.samples))
-        except Unsupported as refusal:
-            capture.problem = refusal
-            capture.record.failed(refusal)
-        except Exception as error:
-            log("capture", "internal fault: %s: %s", type(error).__name__, error)
-            capture.problem = Unsupported("internal", f"{type(error).__name__}: {error}")
-            capture.record.failed(capture.problem)
-        return outputs
-
-    def _specialization(self, samples: dict) -> Specialization:
-        capture = self.capture
-        program = ProgramBuilder(capture.traced, capture.recipe).build(self.sites, samples)
-        device, device_type = None, None
-        if self.sites:
-            from ..launch import target
-
-            device = next(iter(self.sites.values())).record.device
-            device_type = "cpu" if target.is_simulated() else "cuda"
-        code = capture.code
-        return Specialization(
-            name=capture.record.name,
-            index=capture.record.next_index(),
-            argument_names=argument_names(code),
-            free_names=code.co_freevars,
-            state=capture.state,
-            guards=(*capture.guards, *dict.fromkeys(g for s in self.sites.values() for g in launches.kernel_guards(s))),
-            program=program,
-            recipe=capture.recipe,
-            launch_device=device,
-            launch_device_type=device_type,
-            globals_=ObjectKey(capture.globals_),
-        )
-
-
-class _LaunchingInterpreter(torch.fx.Interpreter):
-    """Runs the normalised graph on the real inputs. Launches go through Triton by `launch`; ints are kept."""
-
-    def __init__(self, traced, sites: dict, launch) -> None:
-        super().__init__(traced, garbage_collect_values=True)
-        self.sites, self.launch, self.samples = sites, launch, {}
-
-    def run_node(self, node):
-        if node in self.sites:
-            self.launch(self.sites[node], lambda v: self.env[v] if isinstance(v, torch.fx.Node) else v)
-            return None
-        with warnings.catch_warnings():
-            value = super().run_node(node)
-        if isinstance(value, int):
-            self.samples[node.name] = value
-        return value
-
-
-def argument_names(code) -> tuple[str, ...]:
-    """Names in localsplus order: positional, keyword-only, *args, **kwargs."""
-    count = code.co_argcount + code.co_kwonlyargcount
-    count += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
-    return code.co_varnames[:count]
+    return Runner(capture, sites)

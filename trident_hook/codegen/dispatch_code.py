@@ -219,6 +219,7 @@ cdef int _entry(tdh_call* c, PyObject** result) noexcept:
     if _ambient(c) >= 0: return TDH_BYPASS
     status = _spec_0(c, &st, result)
     if status != TDH_MISS: c.spec = 0
+    elif st.word[7] != 0: return TDH_BYPASS  # nothing is learned under saved-tensor hooks
     return status
 """
 
@@ -259,5 +260,7 @@ cdef int _entry(tdh_call* c, PyObject** result) noexcept:
                 if members[first[group]] != k: _to_front(group, k)
                 return status
             place += 1
-    return _others(c, &st, result)
+    status = _others(c, &st, result)
+    if status == TDH_MISS and st.word[7] != 0: return TDH_BYPASS  # nothing is learned under saved-tensor hooks
+    return status
 """

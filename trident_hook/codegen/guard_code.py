@@ -65,6 +65,9 @@ class GuardWriter:
         else:
             self._fail_unless(f"tdh_equals({value}, {self.tables.object(guard.arg)})")
 
+    def _members(self, guard: Guard) -> None:
+        self._fail_unless(f"tdh_same_members({self.reader.object(guard.source)}, {self.tables.object(guard.arg)})")
+
     def _none(self, guard: Guard) -> None:
         self._fail_unless(f"{self.reader.object(guard.source)} == Py_None")
 

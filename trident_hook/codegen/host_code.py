@@ -81,19 +81,21 @@ class HostWriter:
             self.out(f"if ovf: {self.reader.fail()}")
 
     def preconditions(self, note) -> None:
-        """Of the launches: everything that is known before the first effect is checked here, as a miss. `note(text)`
-        opens a new guard number."""
+        """Of the launches: everything that is known before the first effect is checked here, as a miss.
+        `note(text, what it is about)` opens a new guard number."""
         seen = set()
         for op in self.program.ops:
             if not isinstance(op, Launch):
                 continue
             if op.hooks is not None:
                 self._require(note, seen, f"{op.kernel.name} has no pre-run hooks",
-                              f"PyList_GET_SIZE({self.tables.object(op.hooks)}) == 0")  # fmt: skip
+                              f"PyList_GET_SIZE({self.tables.object(op.hooks)}) == 0", ("hooks", op.hooks))  # fmt: skip
             for expr, value in op.equal:
-                self._require(note, seen, f"{op.kernel.name}: {expr} == {value}", f"{self.int(expr)} == {value}")
+                self._require(note, seen, f"{op.kernel.name}: {expr} == {value}", f"{self.int(expr)} == {value}",
+                              ("int", expr))  # fmt: skip
             for expr, value in op.unequal:
-                self._require(note, seen, f"{op.kernel.name}: {expr} != {value}", f"{self.int(expr)} != {value}")
+                self._require(note, seen, f"{op.kernel.name}: {expr} != {value}", f"{self.int(expr)} != {value}",
+                              ("int", expr))  # fmt: skip
             for param in op.params:
                 if param.tensor and param.value in self._input_names():
                     if param.value not in self.pointers:
@@ -101,9 +103,22 @@ class HostWriter:
                         self.out(f"{pointer} = rt.data_ptr({self.handles[param.value]})")
                     if param.divisible is not None:
                         self._require(note, seen, f"{op.kernel.name}: {param.name} divisible by 16: {param.divisible}",
-                                      _aligned(self.pointers[param.value], param))  # fmt: skip
+                                      _aligned(self.pointers[param.value], param), ("pointer", param))  # fmt: skip
                 elif not param.tensor and param.value is not None and not isinstance(param.value, (int, float, bool)):
                     self._int_precondition(note, seen, op, param)
+        for op in self.program.ops:  # last: a call that lacks nothing else is one that may be learned without a build
+            if isinstance(op, Launch) and op.keys:
+                self._key_precondition(note, op)
+
+    def _key_precondition(self, note, op: Launch) -> None:
+        # Those known today are no part of the source: the set grows.
+        text = ", ".join(str(expr) for expr in op.keys)
+        note(f"{op.kernel.name}: its tuner chose this config for ({text})", ("key", op.keys))
+        key = self._declare(f"int64_t[{len(op.keys)}]", "key")
+        for index, expr in enumerate(op.keys):
+            self.out(f"{key}[{index}] = {self.int(expr)}")
+        known = self.tables.object(op.known.packed)
+        self.out(f"if not tdh_key_known({known}, {key}, {len(op.keys)}): {self.reader.fail()}")
 
     def _int_precondition(self, note, seen, op: Launch, param: Param) -> None:
         value = self.int(param.value)
@@ -111,7 +126,7 @@ class HostWriter:
         if param.type in _INT_RANGES and (param.declared or param.type != "u64"):
             low, high = _INT_RANGES[param.type]
             self._require(note, seen, f"{op.kernel.name}: {param.name} fits {param.type}",
-                          f"{literal(low)} <= {value} <= {literal(high)}")  # fmt: skip
+                          f"{literal(low)} <= {value} <= {literal(high)}", ("int", param.value))  # fmt: skip
         elif param.type in ("i64", "fp32", "fp64") and param.declared:
             pass
         elif param.type == "i64":
@@ -120,17 +135,18 @@ class HostWriter:
                 seen,
                 f"{op.kernel.name}: {param.name} needs 64 bits",
                 f"{value} < {literal(-(2**31))} or {value} > {literal(2**31 - 1)}",
+                ("int", param.value),
             )
         else:
             raise Unsupported("launch", f"symbolic argument {param.name!r} of type {param.type}")
         if param.divisible is not None:
             self._require(note, seen, f"{op.kernel.name}: {param.name} divisible by 16: {param.divisible}",
-                          f"({value} & 15 == 0) == {int(param.divisible)}")  # fmt: skip
+                          f"({value} & 15 == 0) == {int(param.divisible)}", ("int", param.value))  # fmt: skip
 
-    def _require(self, note, seen: set, text: str, condition: str) -> None:
+    def _require(self, note, seen: set, text: str, condition: str, about: tuple) -> None:
         if condition not in seen:
             seen.add(condition)
-            note(text)
+            note(text, about)
             self.out(f"if not ({condition}): {self.reader.fail()}")
 
     # -- the program ---------------------------------------------------------------------------------------------------
@@ -267,11 +283,14 @@ class HostWriter:
         for param in op.params:
             self.out(f"params[{count}] = {self._param(param)}")
             count += 1
-        self.out(f"params[{count}] = &zero8  # global scratch")
-        self.out(f"params[{count + 1}] = &zero8  # profile scratch")
+        scratch = self._declare("uintptr_t[2]", "scratch") if op.kernel.wants_scratch else None
+        for kind, what in enumerate(("global", "profile")):
+            self.out(f"params[{count + kind}] = {f'&{scratch}[{kind}]' if scratch else '&zero8'}  # {what} scratch")
         self.max_params = max(self.max_params, count + 2)
         grid = ", ".join(self.int(g) for g in op.grid)
         call = f"rt.launch(&{kernel}, &env, {grid}, params)"
+        if scratch:
+            call = f"rt.launch_scratch(&{kernel}, &env, {grid}, params, <void**>{scratch})"
         if late:
             self.out(f"status = {call} if {' and '.join(dict.fromkeys(late))} else 1")
         else:
@@ -375,7 +394,7 @@ class HostWriter:
                     elif isinstance(arg, IntListArg):
                         found += arg.values
             elif isinstance(op, Launch):
-                found += [*op.grid, *op.fallback_ints, *(e for e, _ in (*op.equal, *op.unequal))]
+                found += [*op.grid, *op.fallback_ints, *(e for e, _ in (*op.equal, *op.unequal)), *op.keys]
                 found += [p.value for p in op.params if not p.tensor]
             elif isinstance(op, Check):  # its symbols; the relation itself is no int
                 found += sorted(op.condition.free_symbols, key=str)

@@ -9,7 +9,7 @@ from ..errors import Unsupported
 from ..ir import recipe as r
 from ..ir.guard import Guard
 from ..ir.objects import ObjectKey
-from ..ir.specialization import Specialization
+from ..ir.specialization import HOOKS_WORD, Specialization
 from . import numbers as torch_numbers
 from .dispatch_code import write_entry
 from .guard_code import GuardWriter, check_kind, default_device_source
@@ -18,7 +18,7 @@ from .return_code import ReturnWriter
 from .values import Reader
 from .writer import Lines, Tables
 
-GENERATOR = 6  # raised whenever the text that is generated for the same input changes
+GENERATOR = 7  # raised whenever the text that is generated for the same input changes
 
 
 @dataclass
@@ -29,6 +29,7 @@ class GeneratedModule:
     kernels: list  # ir.Kernel, embedded as cubin_<digest>
     environments: list  # per plan: [(source, what matters)] for trident_hook.environment.Environment
     guard_texts: list[list[str]]  # per specialization: what each guard number means
+    checks: list[list]  # the same for trident_hook.witness: a Guard, or a tuple that begins with a kind
 
 
 _HEAD = """\
@@ -102,11 +103,12 @@ def generate(specializations: list[Specialization], ambient: list[Ambient]) -> G
     """`ambient`: what must hold for any call, or it takes its previous path."""
     tables = Tables()
     environments: dict[tuple, int] = {}
-    parts, guard_texts = [], []
+    parts, guard_texts, checks = [], [], []
     for index, spec in enumerate(specializations):
-        text, texts = _specialization(spec, index, tables, environments)
+        text, noted = _specialization(spec, index, tables, environments)
         parts.append(text)
-        guard_texts.append(texts)
+        guard_texts.append([words for words, _ in noted])
+        checks.append([about for _, about in noted])
     env_parts = [_environment(number, specializations[k[0]], tables) for k, number in environments.items()]
     plans = [_wanted(specializations[k[0]]) for k in environments] + [_wanted_ambient(ambient)]
     ambient_part = _ambient(ambient, tables, len(plans) - 1)
@@ -124,40 +126,42 @@ def generate(specializations: list[Specialization], ambient: list[Ambient]) -> G
         head, _kernel_declarations(tables.kernels), _MISS, *env_parts, ambient_part, *parts,
         entry, tail,
     ])  # fmt: skip
-    return GeneratedModule(source, tables.objects, tables.sites, tables.kernels, plans, guard_texts)
+    return GeneratedModule(source, tables.objects, tables.sites, tables.kernels, plans, guard_texts, checks)
 
 
 # -- one specialization ------------------------------------------------------------------------------------------------
 
 
-def _specialization(spec: Specialization, index: int, tables: Tables, environments: dict) -> tuple[str, list[str]]:
+def _specialization(spec: Specialization, index: int, tables: Tables, environments: dict) -> tuple[str, list]:
     body = Lines(1)
-    texts: list[str] = []
+    noted: list[tuple[str, object]] = []  # (text, what it is about), by the guard's number
 
     def fail() -> str:
-        return f"return _miss(c, {index}, {len(texts) - 1})"
+        return f"return _miss(c, {index}, {len(noted) - 1})"
 
-    def note(text: str) -> None:
-        texts.append(text)
+    def note(text: str, about=None) -> None:
+        noted.append((text, about))
 
     reader = Reader(body, tables, spec.argument_names, spec.free_names, fail)
     guards = GuardWriter(reader, torch_numbers)
-    note("torch state: grad mode, autocast, default dtype, determinism, ...")
-    words = " and ".join(f"st.word[{i}] == {w:#x}ULL" for i, w in enumerate(spec.state))
+    note("torch state: grad mode, autocast, default dtype, determinism, ...", ("state",))
+    if not spec.saves_nothing:
+        body(f"if st.word[{HOOKS_WORD}] != 0: return TDH_BYPASS  # saved-tensor hooks are active")
+    words = " and ".join(f"st.word[{i}] == {w:#x}ULL" for i, w in enumerate(spec.state) if i != HOOKS_WORD)
     body(f"if not ({words}): {fail()}")
-    note("globals of the function")
+    note("globals of the function", ("globals",))
     body(f"if PyFunction_GET_GLOBALS(c.func) != {tables.object(spec.globals_)}: {fail()}")
     for guard in sorted((g for g in spec.guards if not g.is_watched), key=_cost):
         check_kind(guard)
-        note(f"[{guard.class_}] {guard}")
+        note(f"[{guard.class_}] {guard}", guard)
         guards.write(guard)
     host = HostWriter(reader, spec.program, torch_numbers)
     body.comment("graph inputs and symbols")
-    note("graph inputs and symbols")
+    note("graph inputs and symbols", ("symbols",))
     host.bind_inputs()
     host.bind_symbols()
     if host.uses_launch:
-        note(f"launches go to {spec.launch_device_type} device {spec.launch_device}")
+        note(f"launches go to {spec.launch_device_type} device {spec.launch_device}", ("device",))
         body("if rt.launch_env(&env) != 0: PyErr_Clear(); return TDH_BYPASS")
         device_type = torch_numbers.device_type(spec.launch_device_type)
         body(f"if env.device != {spec.launch_device} or env.device_type != {device_type}: {fail()}")
@@ -165,13 +169,13 @@ def _specialization(spec: Specialization, index: int, tables: Tables, environmen
     environment = [g for g in spec.guards if g.is_watched]
     if environment:
         number = _environment_number(index, environment, environments)
-        first = len(texts)
-        texts.extend(f"[env] {g}" for g in environment)
+        first = len(noted)
+        noted.extend((f"[env] {g}", g) for g in environment)
         body(f"k = _env_{number}(c)")
         body(f"if k >= 0: return _miss(c, {index}, {first} + k)")
     for expr in r.walk(*spec.recipe.effects, spec.recipe.result):
         if isinstance(expr, r.Arg):
-            note(f"the argument {expr.name}")
+            note(f"the argument {expr.name}", ("argument", expr.name))
             reader.object(reader.source_of(expr))
 
     def late_fail() -> str:
@@ -190,7 +194,7 @@ def _specialization(spec: Specialization, index: int, tables: Tables, environmen
     for slot in range(returns.slots):
         body(f"Py_XDECREF(r[{slot}])")
     body("return status")
-    return _function(spec, index, reader, host, returns, body), texts
+    return _function(spec, index, reader, host, returns, body), noted
 
 
 def _function(spec: Specialization, index: int, reader: Reader, host: HostWriter, returns, body: Lines) -> str:
@@ -380,4 +384,8 @@ def _kernel_setup(index: int, kernel) -> str:
     for field, value in (("shared", kernel.shared), ("threads", kernel.threads), ("num_ctas", kernel.num_ctas),
                          ("flags", flags)):  # fmt: skip
         out(f"kernel_{index}.{field} = {value}")
+    if kernel.wants_scratch:
+        for kind, (size, alignment) in enumerate(kernel.scratch):
+            out(f"kernel_{index}.scratch_size[{kind}] = {size}")
+            out(f"kernel_{index}.scratch_align[{kind}] = {alignment}")
     return out.text()

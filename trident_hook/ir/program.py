@@ -5,6 +5,7 @@ node of the normalised graph that made them."""
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 
 #: Sets the grad mode as `torch.set_grad_enabled` does: (enabled, what it was when the program began); returns nothing.
@@ -180,6 +181,26 @@ class Kernel:
     num_ctas: int
     pdl: bool
     cooperative: bool
+    #: (bytes for each program, alignment) of the memory that Triton's allocators give: global, profile.
+    scratch: tuple[tuple[int, int], tuple[int, int]] = ((0, 1), (0, 1))
+
+    @property
+    def wants_scratch(self) -> bool:
+        return any(size for size, _ in self.scratch)
+
+
+class KnownKeys:
+    """Keys for which a tuner chose the config of one launch. Compiled modules look into `packed` on every call, and it grows
+    while they are in use: a new key needs no build."""
+
+    def __init__(self, key: tuple[int, ...]) -> None:
+        self.packed = {struct.pack(f"={len(key)}q", *key)}  # a C array of int64_t
+
+    def adopt(self, other: KnownKeys) -> bool:
+        """Whether there was a key that is new here."""
+        new = other.packed - self.packed
+        self.packed.update(new)
+        return bool(new)
 
 
 @dataclass(frozen=True)
@@ -192,6 +213,8 @@ class Launch:
     fallback_ints: tuple
     equal: tuple = ()  # (expression, int): ints that are baked into the binary or that the launcher was chosen by
     unequal: tuple = ()  # (expression, int): ints that must not have this value
+    keys: tuple = ()  # int expressions by which a tuner chooses; `known` has the values for which it chose this config
+    known: KnownKeys | None = field(default=None, compare=False)
     hooks: object = None  # ObjectKey of the kernel's list of pre-run hooks, which must be empty
     text: str = ""
 

@@ -8,7 +8,7 @@ import types
 import torch
 
 from ..places import Keywords, Rest, Slot, argument, constants, subject
-from ..values import Dict, Frozen, List, OtherSettings, Pair, Settings, Tuple, Twin, layouts, ramp
+from ..values import Dict, Frozen, Int, List, OtherSettings, Pair, Settings, Tuple, Twin, layouts, ramp
 
 X = argument("x", *layouts(4, 6)[:6])
 
@@ -500,3 +500,96 @@ def set_changed(x, s):
 def strings(x, s):
     parts = s.split()
     return x * len(parts), s.upper(), parts[-1:], s.startswith("a"), f"{s}!"
+
+
+# Sets of which only questions are asked that equal sets answer alike, and functions that look like those but are not.
+SETS = [
+    lambda: {1, 2},
+    lambda: {2, 1},
+    lambda: {True, 2},
+    lambda: {1.0, 2},
+    lambda: {1, 2, 3},
+    lambda: {1},
+    lambda: set(),
+    lambda: frozenset({1, 2}),
+    lambda: {1, "2"},
+    lambda: [1, 2],
+    lambda: {1: 2, 2: 3},
+]
+MORE_SETS = [*SETS, lambda: {Int(1), 2}, lambda: {Liar(1), 2}, lambda: {1, Liar(2)}, lambda: frozenset({Liar(1), 2})]
+
+
+class Liar(int):
+    """Equal to nothing but what hashes like it, whatever it is."""
+
+    def __eq__(self, other):
+        return type(other) is int and other in (1, 2)
+
+    __hash__ = int.__hash__
+
+
+@subject(X, argument("s", *SETS))
+def set_counted(x, s):
+    if not s:
+        return x * 3
+    return x + len(s) if 1 in s and 3 not in s else x - len(s)
+
+
+@subject(X, argument("s", *SETS))
+def set_of_other_size(x, s):
+    return x * 2 if len(s) == 2 and 2.0 in s else x * 3
+
+
+@subject(X, argument("s", *MORE_SETS), decoy=True)
+def set_counted_with_others(x, s):
+    return x + len(s) if 1 in s and 3 not in s else x - len(s)
+
+
+@subject(X, argument("s", *MORE_SETS), argument("k", *constants(2, 2.0, True, 7)), decoy=True)
+def set_asked_for_an_argument(x, s, k):
+    return x + 1 if k in s else x - 1
+
+
+@subject(X, argument("s", *MORE_SETS), argument("k", *constants(True, False)), decoy=True)
+def set_asked_for_either(x, s, k):
+    return x + 1 if (1 if k else x.ndim) in s else x - 1
+
+
+@subject(X, argument("s", *MORE_SETS), decoy=True)
+def set_asked_and_shown(x, s):
+    return x + 1 if 2 in s else x - 1, [*s]
+
+
+@subject(X, argument("s", *MORE_SETS), decoy=True)
+def set_asked_and_handed_on(x, s):
+    return x + 1 if 2 in s else x - 1, listed(s)
+
+
+@subject(X, argument("s", *MORE_SETS), decoy=True)
+def set_asked_and_returned(x, s):
+    return x + 1 if 2 in s else x - 1, s
+
+
+@subject(X, argument("s", *MORE_SETS), decoy=True)
+def set_asked_in_a_function(x, s):
+    def inner():
+        return [str(i) for i in s]
+
+    return x + 1 if 2 in s else x - 1, inner()
+
+
+@subject(X, argument("s", *MORE_SETS), decoy=True)
+def set_asked_by_another_name(x, s):
+    t = s
+    return x + 1 if 2 in s else x - 1, str(t)
+
+
+@subject(X, argument("s", *MORE_SETS), decoy=True)
+def set_asked_and_changed(x, s):
+    y = x + 1 if 2 in s else x - 1
+    s |= {9}
+    return y, s
+
+
+def listed(s):
+    return [str(i) for i in s]

@@ -133,3 +133,46 @@ def autograd_through(x):
 @subject(X, STATE)
 def asks_compiling(x):
     return x * 2 if torch.compiler.is_compiling() else x * 3
+
+
+PACKED = []
+
+
+def counting_hooks():
+    """What they are given is an effect of the call."""
+    return torch.autograd.graph.saved_tensors_hooks(lambda t: PACKED.append(tuple(t.shape)) or t, lambda t: t)
+
+
+@contextlib.contextmanager
+def counting_without_grad():
+    with torch.no_grad(), counting_hooks():
+        yield
+
+
+@contextlib.contextmanager
+def counting_below_others():
+    with counting_hooks(), pack_hooks():
+        yield
+
+
+HOOKS = Slot(
+    "hooks",
+    State(),
+    constants(
+        contextlib.nullcontext,
+        counting_hooks,
+        counting_without_grad,
+        counting_below_others,
+        torch.no_grad,
+        torch.autograd.graph.save_on_cpu,
+        lambda: torch.autograd.graph.disable_saved_tensors_hooks("none here"),
+    ),
+)
+HOOKED = {"effects": lambda: list(PACKED), "reset": PACKED.clear}
+Y = argument("y", lambda: ramp(4, 6), lambda: torch.nn.Parameter(ramp(4, 6), requires_grad=False), lambda: ramp(4, 1))
+
+
+# What a program that records something does under such hooks is in tests/guards/test_saved_tensor_hooks.py.
+@subject(X, Y, HOOKS, effects=lambda: list(PACKED), reset=PACKED.clear)
+def saves(x, y):
+    return (x * y).relu().sum()
