@@ -31,6 +31,8 @@ class Kernel(C.Structure):
         ("threads", C.c_uint32),
         ("num_ctas", C.c_uint32),
         ("flags", C.c_uint32),
+        ("scratch_size", C.c_uint32 * 2),
+        ("scratch_align", C.c_uint32 * 2),
         ("function", C.c_void_p * 64),
     ]
 
