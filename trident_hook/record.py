@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import warnings
@@ -22,6 +23,10 @@ _ABOUT_THE_CALL = ("no-graph", "state", "dynamo-error")
 _TRIES = 3
 _KEPT_ENTRIES = 4  # of Dynamo's, after a build
 _IDLE_MISSES = 32
+
+
+#: All records, by id: for what a fork changes.
+_records: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
 
 
 @dataclass
@@ -63,6 +68,9 @@ class FunctionRecord:
     _entries: int = 0  # captures whose entries Dynamo has
     _idle: int = 0  # misses in a row that taught nothing although Dynamo's entries were kept
     _forget: bool = False  # Dynamo's entries are to be dropped once it has none
+
+    def __post_init__(self) -> None:
+        _records[id(self)] = self
 
     @property
     def code(self):
@@ -310,6 +318,17 @@ class FunctionRecord:
     def doors(self) -> dict:
         stats = _core.entry_stats(self.code)
         return {"frame": stats["frame_hits"], "call": stats["call_hits"]}
+
+
+def _after_fork_in_child() -> None:
+    """Other threads of the parent are not here: none gives a lock back, is in Dynamo or builds what was asked for. What the
+    parent has learned and not yet built is built after the next miss."""
+    for record in list(_records.values()):
+        record._lock, record._building = threading.RLock(), threading.RLock()
+        record._queued, record._delegated = False, 0
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _can_be_generated(spec) -> bool:

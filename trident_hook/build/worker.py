@@ -25,6 +25,15 @@ def submit(job) -> None:
     _jobs.put(job)
 
 
+def _after_fork_in_child() -> None:
+    """The worker and what it was asked for stayed with the parent, which may have held the condition."""
+    global _jobs, _pending, _changed
+    _jobs, _pending, _changed = None, 0, threading.Condition()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
 def _work(jobs: queue.Queue) -> None:
     global _pending
     while True:
