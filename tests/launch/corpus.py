@@ -289,8 +289,10 @@ def allocator():
         return memory if size else None
 
     triton.set_allocator(allocate)
-    yield
-    triton.set_allocator(NullAllocator())
+    try:
+        yield
+    finally:
+        triton.set_allocator(NullAllocator())
 
 
 for dims in ((1,), (3,), (2, 3), (2, 2, 2), (0,)):

@@ -10,9 +10,8 @@ import types
 import pytest
 import torch
 import triton
-from triton.runtime._allocation import NullAllocator
 
-from . import compare
+from . import compare, corpus
 
 N = 256
 A, B = torch.arange(float(N)), torch.ones(N)
@@ -142,23 +141,19 @@ def test_every_kernel_of_triton_utils():
     every = {name for name, value in vars(triton_utils()).items() if isinstance(value, (JITFunction, Autotuner))}
     calls = kernels()
     assert every == set(calls) | UNTRIED, "PyTorch ships other kernels than this test knows"
-    triton.set_allocator(lambda size, alignment, stream: torch.empty(size + 128, dtype=torch.int8))
     served, refused, impossible = [], {}, dict.fromkeys(UNTRIED, "not tried")
-    try:
-        with compare.stable_tuning():
-            for name, (fn, args) in calls.items():
-                try:
-                    fn(*args)
-                except Exception as error:
-                    impossible[name] = f"{type(error).__name__}"
-                    continue
-                verdict = compare.judge(fn, args)
-                if verdict.served:
-                    served.append(name)
-                else:
-                    refused[name] = verdict.reason
-    finally:
-        triton.set_allocator(NullAllocator())
+    with corpus.allocator(), compare.stable_tuning():
+        for name, (fn, args) in calls.items():
+            try:
+                fn(*args)
+            except Exception as error:
+                impossible[name] = f"{type(error).__name__}"
+                continue
+            verdict = compare.judge(fn, args)
+            if verdict.served:
+                served.append(name)
+            else:
+                refused[name] = verdict.reason
     print(f"\n{len(served)} served, {len(refused)} refused, {len(impossible)} that Triton cannot launch here")
     for reason, count in collections.Counter(refused.values()).items():
         print(f"  {count} x {reason}")

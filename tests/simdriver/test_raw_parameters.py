@@ -31,9 +31,9 @@ def test_stock_and_bare_launch_are_equal(sim, name):
 
 
 def test_launch_facts(sim):
-    sim_kernels.launch(sim_kernels.case_eight_warps())
-    sim_kernels.launch(sim_kernels.case_clusters())
-    sim_kernels.launch(sim_kernels.case_pdl())
+    cases = [sim_kernels.case_eight_warps(), sim_kernels.case_clusters(), sim_kernels.case_pdl()]
+    for case in cases:  # all alive, or one could have the addresses of another
+        sim_kernels.launch(case)
     warps, clusters, pdl = sim.launches
     assert (warps.name, warps.grid, warps.block, warps.device) == ("masked_add", (4, 1, 1), (256, 1, 1), 0)
     assert [len(raw) for raw in warps.params] == [8, 8, 8, 4, 8, 8]
