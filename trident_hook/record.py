@@ -152,7 +152,8 @@ class FunctionRecord:
 
     def _adopted(self, spec) -> bool:
         """Whether all that is new in it are keys of tuners, which the specialization that it is the same as has now too."""
-        known = next((s for s in (*self._wanted, *self._fresh) if _identity(s) == _identity(spec)), None)
+        identity = _identity(spec)
+        known = next((s for s in (*self._wanted, *self._fresh) if _identity(s) == identity), None)
         if known is None:
             return False
         pairs = list(zip(_tuned(known), _tuned(spec), strict=True))
@@ -215,7 +216,8 @@ class FunctionRecord:
             from torch._dynamo.eval_frame import reset_code
 
             self._forget, self._entries = False, 0
-            self._idle = self._idle if self.full else 0
+            if not self.full:
+                self._idle = 0
             reset_code(self.code)
 
     # -- building --------------------------------------------------------------------------------------------------

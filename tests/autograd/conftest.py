@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import sys
-from pathlib import Path
 
 import pytest
 from support import slate
 
 import trident_hook
 
-from .library import Library
+from .library import Library, fresh_functions
 
 _number = itertools.count()
 
@@ -30,11 +28,8 @@ def load():
 
     def fresh():
         name = f"autograd_functions_{next(_number)}"
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name("functions.py"))
         made.append(name)
-        sys.modules[name] = module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
+        return fresh_functions(name)
 
     yield fresh
     for name in made:

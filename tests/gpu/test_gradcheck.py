@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-from pathlib import Path
 
 import pytest
 import torch
+from autograd.library import fresh_functions, inner
 from support.routes import same
 
 import trident_hook
 
 pytestmark = pytest.mark.gpu
-SOURCE = Path(__file__).resolve().parents[1] / "autograd" / "functions.py"
 SIZES = {"Silu": ((3, 4),), "RmsNorm": ((3, 4), (4,)), "MulAdd": ((3, 4), (3, 4), (3, 4))}
 
 
 @pytest.fixture
-def load(monkeypatch):
+def load():
     """load(NAME) -> a copy of the Functions with code and kernels of its own."""
+    made = []
 
     def fresh(name: str):
-        spec = importlib.util.spec_from_file_location(name, SOURCE)
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, name, module)
-        spec.loader.exec_module(module)
-        return module
+        made.append(name)
+        return fresh_functions(name)
 
-    return fresh
+    yield fresh
+    for name in made:
+        del sys.modules[name]
 
 
 def directions(function) -> list:
-    return [getattr(f, "__wrapped__", f) for f in (function.forward, function.backward)]
+    return [inner(f) for f in (function.forward, function.backward)]
 
 
 def gradients(function, inputs, more) -> list[torch.Tensor]:

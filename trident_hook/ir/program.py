@@ -211,7 +211,7 @@ class Launch:
     fallback: object  # ObjectKey of the Python launcher, called where a precondition fails after the first effect
     fallback_tensors: tuple[str, ...]
     fallback_ints: tuple
-    equal: tuple = ()  # (expression, int): ints that are baked into the binary or that the launcher was chosen by
+    equal: tuple = ()  # (expression, int): ints that are baked into the binary
     unequal: tuple = ()  # (expression, int): ints that must not have this value
     keys: tuple = ()  # int expressions by which a tuner chooses; `known` has the values for which it chose this config
     known: KnownKeys | None = field(default=None, compare=False)
