@@ -201,7 +201,6 @@ def test_texts_are_short_and_safe():
         Colour.RED: "Colour.RED",
         SubInt(3): "<SubInt object>",
         -math.inf: "-inf",
-        slice(1, None): "slice(1, None, None)",
         torch.Size([2, 3]): "torch.Size([2, 3])",
         torch.device("cpu", 0): "device(type='cpu', index=0)",
         Colour: "<class Colour>",
@@ -209,6 +208,7 @@ def test_texts_are_short_and_safe():
         module: "<module>",
     }
     assert {value: show(value) for value in shown} == shown
+    assert show(slice(1, None)) == "slice(1, None, None)"  # has no hash below CPython 3.12
     assert show([1, {"a": [1, 2]}]) == "[1, {'a': <list of 2>}]"
     assert show(list(range(100))) == "[0, 1, 2, 3, 4, 5, 6, 7, ... (100 in all)]"
     assert len(show(deep)) < 50
