@@ -70,8 +70,8 @@ def default_cache_dir() -> Path:
 class Config:
     """The settings of the process, as attributes of `trident_hook.config`.
 
-    build: "background" (the default; TRIDENT_HOOK_BUILD) builds modules on a worker thread while Dynamo's own cache
-        serves the function; "sync" builds before the missing call returns.
+    build: "background" (the default; TRIDENT_HOOK_BUILD) builds modules in a process of its own while Dynamo's
+        own cache serves the function; "sync" builds before the missing call returns.
     limit: most specializations a function may have before the rest of its calls keep their previous path
         (TRIDENT_HOOK_LIMIT; default 32: Dynamo's own is 8, but does not count the binaries of a kernel).
     rebuilds: most rebuilds of a function's module (TRIDENT_HOOK_REBUILDS; default 64).

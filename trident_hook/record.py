@@ -246,7 +246,7 @@ class FunctionRecord:
             self._wanted = wanted
         started = time.perf_counter()
         try:
-            generated = generate(wanted, ambient.conditions())
+            generated = generate(wanted, ambient.conditions(), worker.pause)
             log("codegen", "%s:\n%s", self.name, generated.source)
             module = loader.LoadedScm(generated)
         except Unsupported as refusal:

@@ -14,7 +14,7 @@ from pathlib import Path
 from ..config import config
 from ..errors import BuildError
 from ..logs import log
-from . import compiler
+from . import compiler, process, worker
 
 _DIGEST = hashlib.sha256().digest_size
 MODULE = "tdh_scm_module"  # the name in PyInit_*: every SCM is loaded from a file of its own
@@ -73,7 +73,8 @@ def compiled(source: str, kernels: list) -> bytes:
         for kernel in kernels:
             (work / f"{kernel.digest}.cubin").write_bytes(kernel.cubin)
         built = work / f"{MODULE}.so"
-        compiler.compile_c(compiler.cythonize(pyx), built)
+        if not (worker.is_this_thread() and process.build(pyx, built)):
+            compiler.compile_c(compiler.cythonize(pyx), built)
         content = built.read_bytes()
         if config.cache:
             _publish(content, source, folder, target)

@@ -1,4 +1,5 @@
-"""Cython in process, then the C compiler. What goes in decides what comes out: see `cache.key_of`."""
+"""Cython, then the C compiler. What goes in decides what comes out: see `cache.key_of`. Runs in whichever process builds:
+see `process`."""
 
 from __future__ import annotations
 
@@ -16,6 +17,10 @@ from ..errors import BuildError
 CFLAGS = ("-O1", "-DNDEBUG", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-w", "-g0")
 #: A module needs nothing that the process has not loaded already: neither start files nor the search for libraries.
 LDFLAGS = ("-shared", "-nostartfiles", "-nodefaultlibs")
+#: CPython's headers. The build process is told: without its site module an interpreter may have another answer.
+PYTHON_INCLUDE = sysconfig.get_path("include")
+#: For one run of the C compiler, in seconds. A module takes a few; a compiler that waits for something waits for ever.
+TIMEOUT_S = 600
 
 
 def include_dir() -> Path:
@@ -57,7 +62,7 @@ _declarations: list = []  # contexts of Cython that have read tdh.pxd (25 ms); o
 
 
 def cythonize(source: Path) -> Path:
-    """source.pyx -> source.c, in this process (a fork of Cython's command line would cost half a second)."""
+    """source.pyx -> source.c, in this process: Cython's command line would take half a second to start."""
     from Cython.Compiler import Errors
     from Cython.Compiler.Main import CompilationOptions, Context, compile_single, default_options
 
@@ -72,20 +77,20 @@ def cythonize(source: Path) -> Path:
     try:
         result = compile_single(str(source), options, None, context=context)
     except Errors.CompileError as error:
-        raise BuildError(f"Cython refused {source}: {error}", "a source it accepts", _REPORT) from error
+        raise BuildError(f"Cython refused {source}: {error}", "a source it accepts", REPORT) from error
     if result.num_errors or not source.with_suffix(".c").exists():
-        raise BuildError(f"Cython refused {source}", "a source it accepts", _REPORT)
+        raise BuildError(f"Cython refused {source}", "a source it accepts", REPORT)
     context.modules.pop(source.stem, None)  # what stays are the declarations that all modules share
     _declarations.append(context)
     return source.with_suffix(".c")
 
 
-_REPORT = "This is a fault of trident_hook: please report it with the source."
+REPORT = "This is a fault of trident_hook: please report it with the source."
 
 
 def compile_command() -> list[str]:
     """All but the input and the output: the same for modules and for the precompiled prelude."""
-    return [*compiler_command(), *CFLAGS, f"-I{sysconfig.get_path('include')}", f"-I{include_dir()}"]
+    return [*compiler_command(), *CFLAGS, f"-I{PYTHON_INCLUDE}", f"-I{include_dir()}"]
 
 
 def compile_c(source: Path, target: Path) -> None:
@@ -98,12 +103,16 @@ def compile_c(source: Path, target: Path) -> None:
         prelude.forget()
     done = _run_compiler(source, target, [])
     if done.returncode:
-        raise BuildError(f"{shlex.join(done.args)} failed:\n{done.stderr[-2000:]}", "a compiled module", _REPORT)
+        raise BuildError(f"{shlex.join(done.args)} failed:\n{done.stderr[-2000:]}", "a compiled module", REPORT)
 
 
 def _run_compiler(source: Path, target: Path, more: list[str]) -> subprocess.CompletedProcess:
     command = [*compile_command(), *more, *LDFLAGS, f"-Wa,-I{source.parent}", str(source), "-o", str(target)]
     try:
-        return subprocess.run(command, capture_output=True, text=True, cwd=source.parent)
+        return subprocess.run(command, capture_output=True, text=True, cwd=source.parent, timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        raise BuildError(
+            f"{command[0]} did not end within {TIMEOUT_S} s", "a C compiler that ends", "Set TRIDENT_HOOK_CC."
+        ) from error
     except OSError as error:
         raise BuildError(f"{command[0]} does not run: {error}", "a C compiler", "Set TRIDENT_HOOK_CC.") from error

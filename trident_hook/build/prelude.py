@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import threading
 from pathlib import Path
@@ -91,7 +90,7 @@ def _key() -> str:
     for path in sorted(compiler.include_dir().glob("*.h")):
         parts += [path.name, path.read_text()]
     # CPython's headers by their folder and the interpreter's build: they come and go together.
-    parts += [sysconfig.get_path("include"), sys.version]
+    parts += [compiler.PYTHON_INCLUDE, sys.version]
     for part in parts:
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()[:32]

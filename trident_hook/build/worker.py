@@ -1,5 +1,5 @@
 """Builds in the background, one at a time, in the order they were asked for. Ends with the process; a fork starts
-its own."""
+its own. The thread does what needs the program; the rest is done by the build process, see `process`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ import queue
 import threading
 import time
 
+from . import process
+
 _jobs: queue.Queue | None = None
 _pid = 0
 _pending = 0
+_PAUSE_S = 0.001
 _changed = threading.Condition()
+_thread = threading.local()
 
 
 def submit(job) -> None:
@@ -34,10 +38,27 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
+def is_this_thread() -> bool:
+    """Whether the caller is the worker: nobody's call waits for what it builds."""
+    return getattr(_thread, "works", False)
+
+
+def pause() -> None:
+    """On the worker: lets the program's threads have the GIL. They would otherwise get it every 5 ms, and give it back at
+    their next launch."""
+    if is_this_thread():
+        time.sleep(_PAUSE_S)
+
+
 def _work(jobs: queue.Queue) -> None:
     global _pending
+    _thread.works = True
     while True:
-        job = jobs.get()
+        try:
+            job = jobs.get(timeout=process.IDLE_S if process.is_running() else None)
+        except queue.Empty:
+            process.end()
+            continue
         try:
             job()
         finally:

@@ -99,8 +99,9 @@ __tdh_failed__ = PyMemoryView_FromMemory(<char*>failed, sizeof(failed), PyBUF_RE
 """
 
 
-def generate(specializations: list[Specialization], ambient: list[Ambient]) -> GeneratedModule:
-    """`ambient`: what must hold for any call, or it takes its previous path."""
+def generate(specializations: list[Specialization], ambient: list[Ambient], pause=lambda: None) -> GeneratedModule:
+    """`ambient`: what must hold for any call, or it takes its previous path. `pause()` is called after each specialization
+    (half a millisecond): a moment for others to run."""
     tables = Tables()
     environments: dict[tuple, int] = {}
     parts, guard_texts, checks = [], [], []
@@ -109,10 +110,12 @@ def generate(specializations: list[Specialization], ambient: list[Ambient]) -> G
         parts.append(text)
         guard_texts.append([words for words, _ in noted])
         checks.append([about for _, about in noted])
+        pause()
     env_parts = [_environment(number, specializations[k[0]], tables) for k, number in environments.items()]
     plans = [_wanted(specializations[k[0]]) for k in environments] + [_wanted_ambient(ambient)]
     ambient_part = _ambient(ambient, tables, len(plans) - 1)
     entry = write_entry(specializations, tables)
+    pause()
     n_objects, n_sites = max(1, len(tables.objects)), max(1, len(tables.sites))
     head = _HEAD.format(
         name=specializations[0].name, count=len(specializations), generator=GENERATOR,

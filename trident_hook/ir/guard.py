@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from functools import cached_property
 
 from .source import Source
 
@@ -78,7 +79,7 @@ class Guard:
     arg: object = None
     text: str = ""  # Dynamo's text of the guard, without the user's source line
 
-    @property
+    @cached_property
     def class_(self) -> str:
         """'input' or 'env': what the guard depends on. State guards are one comparison of words, made for every
         specialization: see `Specialization.state`. The default device is a module's global, so it is environment."""
@@ -92,7 +93,7 @@ class Guard:
     def sources(self) -> tuple[Source, ...]:
         return (self.source, self.arg) if self.kind == "same" else (self.source,)
 
-    @property
+    @cached_property
     def is_watched(self) -> bool:
         """False for guards that a call evaluates: of its arguments, and of objects of the environment that change
         without telling anyone (a list, a tensor's metadata)."""
@@ -103,6 +104,10 @@ class Guard:
         return not any(step in _UNWATCHED_STEPS for source in self.sources for step, _ in source.steps)
 
     def __str__(self) -> str:
+        return self._words
+
+    @cached_property
+    def _words(self) -> str:
         source, arg = str(self.source), self.arg
         texts = {
             "tensor": lambda: f"{source} is {arg}",

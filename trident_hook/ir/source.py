@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from .objects import describe
 
@@ -44,7 +45,7 @@ class Source:
         assert step in STEPS, step
         return Source(self.root, self.steps + ((step, key),), text)
 
-    @property
+    @cached_property
     def key(self) -> tuple:
         """Identity of the path, whatever its text says."""
         return (self.root, tuple((s, type(k), _hashable(k)) for s, k in self.steps))
