@@ -45,7 +45,7 @@ extern const tdh_rt_api api = {
     empty_strided,   data_ptr,           retain,      release,        wrap,
     unwrap,          handle_read,        op_call,     launch_env,     kernel_function,
     launch,          launch_python,      attr_find,   dict_of,        env_check,
-    env_stale,       counters,           tensor_map,  launch_scratch,
+    env_stale,       counters,           tensor_map,  launch_scratch, env_recheck,
 };
 
 namespace {
