@@ -3,7 +3,7 @@
 // functions that reach hundreds of objects. (Where nothing can be watched, on CPython 3.11, every call comes by.)
 #include <Python.h>
 
-#include <vector>
+#include <memory>
 
 #include "services.h"
 #include "tdh_num.h"
@@ -14,11 +14,16 @@ namespace {
 // Values are owned: what a step reads stays alive while later steps run Python code.
 class recheck {
  public:
-  recheck(tdh_call *call, PyObject *const *objects, uint32_t *versions)
-      : call_(call), objects_(objects), versions_(versions) {}
+  recheck(tdh_call *call, int32_t n_steps, PyObject *const *objects, uint32_t *versions)
+      : call_(call), objects_(objects), versions_(versions) {
+    if (n_steps > few) {
+      many_.reset(new PyObject *[n_steps]);
+      values_ = many_.get();
+    }
+  }
   ~recheck() {
-    for (PyObject *value : values_)
-      Py_DECREF(value);
+    while (n_values_ > 0)
+      Py_DECREF(values_[--n_values_]);
   }
   recheck(const recheck &) = delete;
   recheck &operator=(const recheck &) = delete;
@@ -27,7 +32,7 @@ class recheck {
     if (s.what >= TDH_ASK_IS) return ask(s);
     PyObject *value = read(s);
     if (value == nullptr) return false;
-    values_.push_back(value);
+    values_[n_values_++] = value;
     return true;
   }
 
@@ -118,7 +123,10 @@ class recheck {
   tdh_call *call_;
   PyObject *const *objects_;
   uint32_t *versions_;
-  std::vector<PyObject *> values_;
+  static constexpr int32_t few = 64;
+  PyObject *some_[few], **values_ = some_;
+  std::unique_ptr<PyObject *[]> many_;
+  int32_t n_values_ = 0;
 };
 
 }  // namespace
@@ -130,7 +138,7 @@ int env_recheck(void *plan, PyObject *arm, tdh_call *call, const tdh_step *steps
     if (answer == nullptr) PyErr_Clear();
     Py_XDECREF(answer);
   }
-  recheck guards(call, objects, versions);
+  recheck guards(call, n, objects, versions);
   for (int32_t i = 0; i < n; i++) {
     if (guards.step(steps[i])) continue;
     PyErr_Clear();
