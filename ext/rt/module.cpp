@@ -45,7 +45,7 @@ extern const tdh_rt_api api = {
     empty_strided,   data_ptr,           retain,      release,        wrap,
     unwrap,          handle_read,        op_call,     launch_env,     kernel_function,
     launch,          launch_python,      attr_find,   dict_of,        env_check,
-    env_stale,       counters,           tensor_map,  launch_scratch,
+    env_stale,       counters,           tensor_map,  launch_scratch, env_recheck,
 };
 
 namespace {
@@ -217,9 +217,14 @@ PyObject *py_op_call(PyObject *, PyObject *args) {
 }
 
 // launch_env() -> (device, stream, device_type)
-PyObject *py_launch_env(PyObject *, PyObject *) {
+// `times`: read so often, to see what one read costs.
+PyObject *py_launch_env(PyObject *, PyObject *args) {
+  Py_ssize_t times = 1;
+  if (!PyArg_ParseTuple(args, "|n:launch_env", &times)) return nullptr;
   tdh_launch_env env = {};
-  if (launch_env(&env) < 0) return nullptr;
+  do {
+    if (launch_env(&env) < 0) return nullptr;
+  } while (--times > 0);
   return Py_BuildValue("(iKi)", (int)env.device, (unsigned long long)(uintptr_t)env.stream, (int)env.device_type);
 }
 
@@ -269,7 +274,7 @@ PyMethodDef methods[] = {
     {"data_ptr", py_data_ptr, METH_O, "data_ptr(tensor) -> int"},
     {"op_site", op_site_new, METH_VARARGS, "op_site(name, overload, template, n_tensor_outs) -> capsule"},
     {"op_call", py_op_call, METH_VARARGS, "op_call(site, tensors, ints, floats) -> (tensors, ints, floats)"},
-    {"launch_env", py_launch_env, METH_NOARGS, "launch_env() -> (device, stream, device_type)"},
+    {"launch_env", py_launch_env, METH_VARARGS, "launch_env(times=1) -> (device, stream, device_type)"},
     {"set_simulated", py_set_simulated, METH_VARARGS, "set_simulated(current_device, current_stream): C addresses"},
     {"scm_bind", py_scm_bind, METH_VARARGS, "scm_bind(module, objects, sites, plans, arms) -> capsule for the doors"},
     {"scm_ranged", py_scm_ranged, METH_VARARGS, "scm_ranged(scm, code, name) -> capsule that opens a profiler range"},

@@ -25,6 +25,10 @@ int state_read(tdh_state *out);
 int env_check(void *plan);
 void env_stale(void *plan);
 
+// ext/guard/recheck.cpp
+int env_recheck(void *plan, PyObject *arm, tdh_call *call, const tdh_step *steps, int32_t n, PyObject *const *objects,
+                uint32_t *versions);
+
 // ext/aten/alloc.cpp
 void *empty_strided(int32_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype, int32_t device_type,
                     int32_t device_index);

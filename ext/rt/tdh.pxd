@@ -128,6 +128,8 @@ cdef extern from "tdh_rt.h":
         uint8_t swizzle
         uint8_t element_size
         uint8_t nan_fill
+    ctypedef struct tdh_step:
+        pass
     ctypedef struct tdh_rt_api:
         uint32_t abi
         uint32_t size
@@ -151,6 +153,7 @@ cdef extern from "tdh_rt.h":
         void (*env_stale)(void*) noexcept
         int (*tensor_map)(const tdh_tensor_map*, void*) noexcept
         int (*launch_scratch)(tdh_kernel*, const tdh_launch_env*, int64_t, int64_t, int64_t, void**, void**) noexcept
+        int (*env_recheck)(void*, PyObject*, tdh_call*, const tdh_step*, int32_t, PyObject**, uint32_t*) noexcept
     const char* TDH_MODULE_CAPSULE
     ctypedef struct tdh_module:
         uint32_t abi

@@ -78,6 +78,40 @@ typedef struct tdh_tensor_map {
   uint8_t rank, data_type, swizzle, element_size, nan_fill; /* data_type, swizzle: the driver's numbers */
 } tdh_tensor_map;
 
+/* One step of the check of environment guards. Reads append a value; questions end the check with their guard's number
+ * where the answer is no, as reads do that find nothing. An operand is a value by its number, or -1 - the index of an
+ * object of the module. */
+typedef struct tdh_step {
+  uint32_t what; /* TDH_READ_*, TDH_ASK_* */
+  int32_t guard; /* the number of the guard it is made for */
+  int32_t of, with;
+  int32_t n; /* a place in a container, a length, 1 or 0 for `in` and `not in`, a class's place among the versions */
+} tdh_step;
+enum {
+  TDH_READ_GLOBALS = 0, /* of the function that is called */
+  TDH_READ_ATTR,        /* getattr(of, with) */
+  TDH_READ_DICT,        /* of.__dict__, as dict_of gives it */
+  TDH_READ_DICT_ITEM,   /* of[with] */
+  TDH_READ_TUPLE_ITEM,  /* of[n] */
+  TDH_READ_KEY_AT,      /* list(of)[n], of a dict */
+  TDH_READ_VALUE_AT,    /* list(of.values())[n] */
+  TDH_READ_TYPE,        /* type(of) */
+  TDH_READ_MRO,         /* of.__mro__ */
+  TDH_READ_CODE,        /* of.__code__ and so on; None where the function has none */
+  TDH_READ_CLOSURE,
+  TDH_READ_DEFAULTS,
+  TDH_READ_KWDEFAULTS,
+  TDH_ASK_IS = 32, /* of is with */
+  TDH_ASK_IS_NOT,
+  TDH_ASK_TYPE,        /* type(of) is with */
+  TDH_ASK_EQUALS,      /* tdh_equals(of, with) */
+  TDH_ASK_DIFFERS,     /* not that */
+  TDH_ASK_CONTAINS,    /* (with in of) == n */
+  TDH_ASK_DICT_LENGTH, /* len(of) == n */
+  TDH_ASK_EMPTY_LIST,
+  TDH_ASK_CLASS_FACTS /* with(of), asked anew when the class has another version */
+};
+
 typedef struct tdh_rt_api {
   uint32_t abi;
   uint32_t size; /* sizeof(tdh_rt_api) of the library */
@@ -151,6 +185,11 @@ typedef struct tdh_rt_api {
    * scratch[2]: where two entries of params point to; filled here. */
   int (*launch_scratch)(tdh_kernel *kernel, const tdh_launch_env *env, int64_t gx, int64_t gy, int64_t gz,
                         void **params, void **scratch);
+  /* Where env_check did not say 1: arms the plan if that is asked for (`arm` is called with the function; Python code),
+   * then goes through the n steps. -1: the guards hold. Else the number of the first that does not; the plan is stale
+   * then. No exception. `versions`: the module's, of classes that were found as they were, 0 at first. */
+  int (*env_recheck)(void *plan, PyObject *arm, tdh_call *call, const tdh_step *steps, int32_t n,
+                     PyObject *const *objects, uint32_t *versions);
 } tdh_rt_api;
 
 /* What a generated module shows of itself before it is bound: attribute `__tdh_module__`, a PyCapsule. Everything is

@@ -9,6 +9,7 @@ import pytest
 import torch._dynamo.guards as dynamo_guards
 from torch._C._dynamo import guards as native
 
+from trident_hook.codegen import step_code
 from trident_hook.codegen.guard_code import GuardWriter
 from trident_hook.ir.guard import _WATCHED, KINDS
 
@@ -81,8 +82,10 @@ def test_each_method_has_a_class_a_way_a_cost_and_a_test():
 
 
 def test_every_kind_of_ours_can_be_written():
-    assert {kind for kind in KINDS if not hasattr(GuardWriter, f"_{kind}")} == set()
-    assert set(KINDS) >= _WATCHED
+    """What is watched as steps, the rest (and what is read through an argument) as statements. The default device is a
+    global of PyTorch's, so it is always watched."""
+    assert {kind for kind in KINDS if not hasattr(GuardWriter, f"_{kind}")} == {"default_device"}
+    assert set(KINDS) >= _WATCHED == step_code.KINDS
 
 
 def test_an_unknown_leaf_is_kept_or_refused():

@@ -8,7 +8,6 @@ import itertools
 from ..capture.guards import local_name
 from ..errors import Unsupported
 from ..ir.guard import Guard
-from ..ir.objects import ObjectKey
 from ..ir.source import Source
 from . import intexpr
 from .values import Reader
@@ -128,14 +127,10 @@ class GuardWriter:
     def _class_facts(self, guard: Guard) -> None:
         """Asked again only when the class's version has changed: never for most calls that evaluate this at all."""
         value, facts = self.reader.object(guard.source), self.tables.object(guard.arg)
-        known, now = self.tables.version(guard.arg), f"(<PyTypeObject*>{value}).tp_version_tag"
+        known, now = f"version[{self.tables.version(guard.arg)}]", f"(<PyTypeObject*>{value}).tp_version_tag"
         with self.out.block(f"if {known} == 0 or {known} != {now}:"):
             self._fail_unless(f"_residual({facts}, {value})")
             self.out(f"{known} = {now}")
-
-    def _default_device(self, guard: Guard) -> None:
-        current = self.reader.object(default_device_source())
-        self._fail_unless(f"tdh_equals({current}, {self.tables.object(guard.arg)})")
 
     def _residual(self, guard: Guard) -> None:
         value = self.reader.object(guard.source)
@@ -165,12 +160,6 @@ class GuardWriter:
             return None
         source = source_of(node)
         return None if source is None else self.reader.int(source)
-
-
-def default_device_source() -> Source:
-    import torch.utils._device as module
-
-    return Source(("object", ObjectKey(module)), (("generic_dict", None), ("dict_item", "CURRENT_DEVICE")))
 
 
 def source_of_ast(node: ast.AST) -> Source | None:

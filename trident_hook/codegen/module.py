@@ -8,17 +8,17 @@ from ..ambient import Ambient
 from ..errors import Unsupported
 from ..ir import recipe as r
 from ..ir.guard import Guard
-from ..ir.objects import ObjectKey
 from ..ir.specialization import HOOKS_WORD, Specialization
 from . import numbers as torch_numbers
 from .dispatch_code import write_entry
-from .guard_code import GuardWriter, check_kind, default_device_source
+from .guard_code import GuardWriter, check_kind
 from .host_code import HostWriter
 from .return_code import ReturnWriter
+from .step_code import StepWriter, default_device_source
 from .values import Reader
 from .writer import Lines, Tables
 
-GENERATOR = 7  # raised whenever the text that is generated for the same input changes
+GENERATOR = 8  # raised whenever the text that is generated for the same input changes
 
 
 @dataclass
@@ -46,7 +46,7 @@ cdef PyObject* obj[{n_objects}]
 cdef void* site[{n_sites}]
 cdef void* plan[{n_plans}]  # of watched environment guards
 cdef PyObject* arm[{n_plans}]
-cdef unsigned int version[{n_versions}]  # of classes whose attributes were found as they were
+cdef uint32_t version[{n_versions}]  # of classes whose attributes were found as they were
 cdef uint64_t zero8 = 0
 cdef int failed[{count}]  # per specialization: the guard that did not hold when it was last asked
 """
@@ -70,12 +70,6 @@ cdef inline bint _residual(PyObject* leaf, PyObject* value) noexcept:
     Py_DECREF(answer)
     if truth < 0: PyErr_Clear()
     return truth == 1
-
-
-cdef void _arm(tdh_call* c, int number) noexcept:
-    cdef PyObject* answer = PyObject_CallOneArg(arm[number], c.func)
-    if answer == NULL: PyErr_Clear()
-    Py_XDECREF(answer)
 """
 
 _TAIL = """
@@ -272,29 +266,23 @@ def _environment_number(index: int, guards: list[Guard], environments: dict) -> 
 
 def _environment(number: int, spec: Specialization, tables: Tables) -> str:
     """Guards on the Python environment: -1, or which of them failed. Evaluated only while their plan is not valid."""
-    body = Lines(1)
-    at = 0
-    reader = Reader(body, tables, spec.argument_names, spec.free_names, lambda: f"return {at}")
-    writer = GuardWriter(reader, torch_numbers)
-    for at, guard in enumerate(g for g in spec.guards if g.is_watched):  # noqa: B007 - read by the lambda
-        check_kind(guard)
-        writer.write(guard)
-    body("return -1")
-    return _checker(f"_env_{number}_full", reader, body) + _planned(f"_env_{number}", number)
+    steps = StepWriter(tables)
+    for at, guard in enumerate(g for g in spec.guards if g.is_watched):
+        steps.guard(at, guard)
+    return _planned(f"_env_{number}", number, steps, "environment guards")
 
 
-def _planned(name: str, number: int) -> str:
-    """The check that a call makes: nothing to do while the plan is valid."""
+def _planned(name: str, number: int, steps: StepWriter, of: str) -> str:
+    """The check that a call makes, nothing to do while the plan is valid, and the steps of the check behind it."""
     out = Lines()
     out()
     out()
+    steps.write(out, f"tdh{name}", of)
+    out()
+    out()
     with out.block(f"cdef inline int {name}(tdh_call* c) noexcept:"):
-        out(f"cdef int state = rt.env_check(plan[{number}])")
-        out("if state == 1: return -1")
-        out(f"if state == 0: _arm(c, {number})")
-        out(f"state = {name}_full(c)")
-        out(f"if state >= 0: rt.env_stale(plan[{number}])")
-        out("return state")
+        out(f"if rt.env_check(plan[{number}]) == 1: return -1")
+        out(f"return rt.env_recheck(plan[{number}], arm[{number}], c, tdh{name}, {steps.count}, obj, version)")
     return out.text() + "\n"
 
 
@@ -326,35 +314,10 @@ def _wanted_ambient(ambient: list[Ambient]) -> list:
 
 
 def _ambient(ambient: list[Ambient], tables: Tables, number: int) -> str:
-    body = Lines(1)
-    reader = Reader(body, tables, (), (), lambda: "return 0")
-    for condition in ambient:
-        body.comment(condition.text)
-        if condition.kind == "empty_list":
-            value = reader.object(condition.source)
-            body(f"if not PyList_Check({value}) or PyList_GET_SIZE({value}) != 0: return 0")
-        else:
-            value = reader.object(condition.source.then("attr", "stance"))
-            body(f"if tdh_equals({value}, {tables.object(ObjectKey('force_eager'))}): return 0")
-    body("return -1")
-    return _checker("_ambient_full", reader, body) + _planned("_ambient", number)
-
-
-def _checker(name: str, reader: Reader, body: Lines) -> str:
-    out = Lines()
-    out()
-    out()
-    inner = f"{name}_body" if reader.held else name
-    holds = ", PyObject** hold" if reader.held else ""
-    out(f"cdef int {inner}(tdh_call* c{holds}) noexcept:")
-    out.indent = 1
-    out("cdef int ovf = 0")
-    for declaration in reader.declared:
-        out(f"cdef {declaration}")
-    text = out.text() + "\n" + body.text() + "\n"
-    if reader.held:
-        text += _holding(name, inner, reader.held, "tdh_call* c", "c")
-    return text
+    steps = StepWriter(tables)
+    for at, condition in enumerate(ambient):
+        steps.ambient(at, condition)
+    return _planned("_ambient", number, steps, "what must hold for any call")
 
 
 # -- kernels -----------------------------------------------------------------------------------------------------------

@@ -41,12 +41,16 @@ class Tables:
         self.kernels: list = []
         self.versions: dict[int, int] = {}
 
-    def version(self, facts) -> str:
-        """C variable for the last version tag of a class that was found to be as `facts` (an ObjectKey) say."""
-        return f"version[{self.versions.setdefault(id(facts.value), len(self.versions))}]"
+    def version(self, facts) -> int:
+        """Place in `version[]` for the last version tag of a class that was found to be as `facts` (an ObjectKey) say."""
+        return self.versions.setdefault(id(facts.value), len(self.versions))
 
     def object(self, value) -> str:
         """C expression of a Python object that `bind` is given."""
+        return f"obj[{self.index(value)}]"
+
+    def index(self, value) -> int:
+        """Of a Python object among those that `bind` is given."""
         if isinstance(value, ObjectKey):
             value = value.value
         key = (type(value), value) if isinstance(value, (str, int)) else id(value)
@@ -54,7 +58,7 @@ class Tables:
         if index is None:
             index = self._object_index[key] = len(self.objects)
             self.objects.append(value)
-        return f"obj[{index}]"
+        return index
 
     def site(self, op: str, overload: str, template: tuple, n_outs: int) -> str:
         self.sites.append((op, overload, template, n_outs))
