@@ -376,7 +376,21 @@ def tuned(kernel):
 for name in ("tuned_single", "tuned", "tuned_by_n", "tuned_with_reset", "tuned_with_restore", "tuned_and_pruned",
              "tuned_by_model"):  # fmt: skip
     case(name, tuned(getattr(k, name)), X, Y)
-case("tuned with hook in a config", tuned(k.tuned_with_hook), X, Y, refused="pre_hook")
+case("tuned with hook in a config", tuned(k.tuned_with_hook), X, Y)
+case("tuned with a hook that writes", tuned(k.tuned_with_effect), X, Y)
+case("tuned with a hook that writes, symbolic", tuned(k.tuned_with_effect), X[:70], Y,
+     before=((X[:40], Y), (X[:50], Y), (X[:70], Y)))  # fmt: skip
+case("tuned with a hook that keeps account", tuned(k.tuned_with_account), X, Y, refused="pre_hook")
+
+
+def with_tuned_descriptors(x, y):
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    source, result = (TensorDescriptor.from_tensor(tensor, [1, 32]) for tensor in (x, y))
+    k.tuned_through_descriptor[lambda meta: (64 // meta["BLOCK"],)](source, result)
+
+
+case("tuned with a hook that sets blocks", with_tuned_descriptors, SQUARE, SQUARE_OUT)
 case("tuned, options", lambda x, y: k.tuned_by_options[(2,)](x, y, x.numel(), "a"), X, Y)
 case("tuned, another dtype", tuned(k.tuned), X.half(), Y.half(), before=((X, Y),))
 case("tuned, symbolic", tuned(k.tuned), X[:70], Y, before=((X[:40], Y), (X[:50], Y), (X[:66], Y)))

@@ -324,6 +324,42 @@ def tuned_with_hook(x, y, n, BLOCK: tl.constexpr):
     tl.store(y + i, tl.load(x + i, mask=i < n), mask=i < n)
 
 
+def zero_result(arguments):
+    arguments["y"].zero_()
+
+
+@triton.autotune(configs=_configs(32, 64, pre_hook=zero_result), key=["n"])
+@triton.jit
+def tuned_with_effect(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(y + i, mask=i < n) + tl.load(x + i, mask=i < n), mask=i < n)
+
+
+configs_used = []
+
+
+def keep_account(arguments):
+    configs_used.append(arguments["BLOCK"])
+
+
+@triton.autotune(configs=_configs(64, pre_hook=keep_account), key=[])
+@triton.jit
+def tuned_with_account(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+
+def set_blocks(arguments):
+    arguments["source"].block_shape = arguments["result"].block_shape = [arguments["BLOCK"], 32]
+
+
+@triton.autotune(configs=_configs(16, 32, pre_hook=set_blocks), key=[])
+@triton.jit
+def tuned_through_descriptor(source, result, BLOCK: tl.constexpr):
+    row = tl.program_id(0) * BLOCK
+    result.store([row, 0], source.load([row, 0]))
+
+
 @triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
 @triton.jit
 def heuristic(x, y, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):

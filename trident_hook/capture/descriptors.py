@@ -22,12 +22,16 @@ class Descriptor:
     strides: tuple
     block: tuple[int, ...]  # as the call gave it; a tuner's hook may set another one on the object
     padding: str
+    number: int  # the same for two parameters that are given one object
 
-    def made(self, tensor):
-        """A descriptor like the one that the call made, for the tensor of this call."""
+    def made(self, tensor, block: tuple[int, ...] | None = None):
+        """A descriptor like the one that the call made, for the tensor of this call. `block`: what a hook has set since."""
         from triton.tools.tensor_descriptor import TensorDescriptor
 
-        return TensorDescriptor.from_tensor(tensor.permute(self.order), list(self.block), self.padding)
+        made = TensorDescriptor.from_tensor(tensor.permute(self.order), list(self.block), self.padding)
+        if block is not None:
+            made.block_shape = list(block)
+        return made
 
 
 def descriptors_of(node) -> dict[str, Descriptor]:
@@ -35,12 +39,13 @@ def descriptors_of(node) -> dict[str, Descriptor]:
     found = {}
     arguments = dict(node.kwargs["kwargs"])
     for name, (kind, facts) in node.kwargs["tma_descriptor_metadata"].items():
-        if kind != "stable" or len(facts) != 2:  # Dynamo's own account of it loses the padding
+        if kind != "stable" or len(facts) != 3:  # Dynamo's own account of it loses the padding
             raise Unsupported("launch", "tensor descriptors built on the host by an unknown call")
         view = arguments[name]
         shown = view.meta["val"]
         base, order = _without_reordering(view, tuple(range(shown.dim())))
-        found[name] = Descriptor(base, order, tuple(shown.size()), tuple(shown.stride()), tuple(facts[0]), facts[1])
+        block, padding, number = facts
+        found[name] = Descriptor(base, order, tuple(shown.size()), tuple(shown.stride()), tuple(block), padding, number)
         arguments[name] = base
     node.kwargs = {**node.kwargs, "kwargs": arguments}
     for dead in reversed(list(node.graph.nodes)):

@@ -12,7 +12,7 @@ from ..ir.program import Kernel, KnownKeys, Launch, Param
 from ..ir.source import Source
 from ..launch import result
 from ..launch.result import LaunchResult
-from . import descriptors
+from . import descriptors, pre_hooks
 from .descriptors import Descriptor
 
 
@@ -68,12 +68,20 @@ def jit_function_of(kernel):
     return kernel
 
 
+def is_ours_to_make(site: LaunchSite) -> bool:
+    """Whether a launch by PyTorch, from the node of Dynamo's graph, would be another one."""
+    described = any(isinstance(value, Descriptor) for value in site.arguments.values())
+    return described or getattr(site.kernel, "hooks", None) is not None
+
+
 class PythonLauncher:
     """Launches a site through Triton, as eager does. Used for the first call, and natively where a precondition of
-    the embedded binary fails after something observable has happened."""
+    the embedded binary fails after something observable has happened.
 
-    def __init__(self, site: LaunchSite, tensor_names: tuple, int_names: tuple) -> None:
-        self.site, self.tensor_names, self.int_names = site, tensor_names, int_names
+    choice: number of the config that a tuner has chosen, whose hook the program itself stands for, and has called."""
+
+    def __init__(self, site: LaunchSite, tensor_names: tuple, int_names: tuple, choice: int | None = None) -> None:
+        self.site, self.tensor_names, self.int_names, self.choice = site, tensor_names, int_names, choice
 
     def __call__(self, tensors: tuple, ints: tuple) -> None:
         values = dict(zip(self.tensor_names, tensors, strict=True)) | dict(zip(self.int_names, ints, strict=True))
@@ -82,20 +90,27 @@ class PythonLauncher:
     def launch(self, value_of):
         """`value_of` turns a graph node into its value and leaves constants alone. Returns the compiled kernel."""
         site = self.site
-        arguments = {name: _value(value, value_of) for name, value in site.arguments.items()}
+        blocks = {} if self.choice is None else site.kernel.hooks.blocks[self.choice]
+        made: dict = {}  # one descriptor that is passed twice is one object, whose block a hook may set
+        arguments = {name: _value(v, value_of, made, blocks) for name, v in site.arguments.items()}
         grids = [tuple(value_of(dim) for dim in grid) for grid in site.grids]
         positional = []
         for name in site.kernel.arg_names:
             if name not in arguments:
                 break
             positional.append(arguments.pop(name))
+        if self.choice is not None:
+            grid = grids[self.choice] if len(grids) > 1 else grids[0]
+            return site.kernel.run_chosen(self.choice, grid, *positional, **arguments)
         return site.kernel[_grid_for(site.kernel, grids)](*positional, **arguments)
 
 
-def _value(argument, value_of):
-    if isinstance(argument, Descriptor):
-        return argument.made(value_of(argument.tensor))
-    return value_of(argument)
+def _value(argument, value_of, made: dict, blocks: dict):
+    if not isinstance(argument, Descriptor):
+        return value_of(argument)
+    if argument.number not in made:
+        made[argument.number] = argument.made(value_of(argument.tensor), blocks.get(argument.number))
+    return made[argument.number]
 
 
 def _grid_for(kernel, grids: list):
@@ -156,6 +171,12 @@ def kernel_guards(site: LaunchSite) -> list[Guard]:
         plain = type(value) in (int, float, bool, str, bytes) or type(value).__name__ == "constexpr"
         kind = "equals" if plain else "id"
         guards.append(Guard(kind, source, ObjectKey(value), f"global {name} of kernel {site.kernel.fn.__name__}"))
+    if getattr(site.kernel, "pre_hooks", None) is not None and site.record is not None:
+        index = site.kernel.index_of(site.record.config)
+        if index is not None:
+            text = f"pre_hook of the config that was chosen for kernel {function.__name__}"
+            source = Source(("object", ObjectKey(site.kernel.originals[index])), (("attr", "pre_hook"),), text)
+            guards.append(Guard("id", source, ObjectKey(site.kernel.pre_hooks[index]), text))
     return guards
 
 
@@ -187,11 +208,13 @@ def launch_op(site: LaunchSite, expr_of, sample_of) -> Launch:
         _check_result(site, params)
     grid = _chosen_grid(site, record)
     tensors, ints = _fallback_names(site)
+    mark = pre_hooks.chosen(site)
+    choice = None if mark is None else mark[1]
     return Launch(
         kernel,
         tuple(expr_of(dim) for dim in (*grid, 1, 1)[:3]),
         tuple(params),
-        ObjectKey(PythonLauncher(site, tuple(n.name for n in tensors), tuple(n.name for n in ints))),
+        ObjectKey(PythonLauncher(site, tuple(n.name for n in tensors), tuple(n.name for n in ints), choice)),
         tuple(n.name for n in tensors),
         tuple(expr_of(n) for n in ints),
         tuple(equal),

@@ -8,6 +8,7 @@ import warnings
 from ..errors import Unsupported
 from .autograd_functions import refuse_applied
 from .data_dependent import refuse_stale_numbers
+from .pre_hooks import MarkingInterpreter, check_marked, mark_between_boundaries
 
 
 def normalize(graph_module, example_inputs: list):
@@ -36,7 +37,7 @@ def normalize(graph_module, example_inputs: list):
         warnings.simplefilter("ignore")
         # Run by the nodes' own targets: the generated Python of a graph module looks `torch.sin` up again, and finds a
         # patched one that Dynamo has already taken apart.
-        interpreter = torch.fx.Interpreter(graph_module)
+        interpreter = MarkingInterpreter(graph_module)
         traced = make_fx(
             lambda *inputs: interpreter.run(*inputs),
             tracing_mode="real",
@@ -45,6 +46,8 @@ def normalize(graph_module, example_inputs: list):
         )(*fakes)
     traced.meta["trident_hook_grad_mode"] = torch.is_grad_enabled()
     _mark_captured(traced, graph_module)
+    mark_between_boundaries(graph_module.graph)
+    check_marked(traced.graph)
     return traced, fakes
 
 

@@ -20,7 +20,7 @@ from ..ir.program import (
     TensorListArg,
     TensorMeta,
 )
-from . import launches
+from . import launches, pre_hooks
 from .data_dependent import Numbers
 
 #: Allocations whose result is fully described by the traced sizes, strides, dtype and device.
@@ -57,6 +57,8 @@ class ProgramBuilder:
         self.numbers.given = self.symbols
         ops = []
         for node in self.traced.graph.nodes:
+            if pre_hooks.is_left_out(node, sites):
+                continue
             if node.op == "call_function":
                 op = self._op(node, sites)
                 if op is not None:

@@ -20,6 +20,7 @@ from ..ir.specialization import Specialization
 from ..logs import log
 from . import launches
 from .descriptors import Descriptor
+from .pre_hooks import OF_HOOK
 from .program import ProgramBuilder
 
 
@@ -36,6 +37,8 @@ class Runner:
         self.__name__ = f"trident_hook_{capture.code.co_name}"
         self.uses_results = any(site.result is not None and site.result.used for site in sites.values())
         self._outer = {} if self.uses_results else _launches_of(capture.graph_module, sites)
+        if not self._outer and not self.uses_results and any(map(launches.is_ours_to_make, sites.values())):
+            raise Unsupported("launch", "launches with descriptors or hooks that cannot be told apart")
         self._lock = threading.Lock()
         self._begun = False
         self._seen: dict[tuple, list] = {}  # binaries that some specialization launches, kept alive for their ids
@@ -45,7 +48,7 @@ class Runner:
             return self._first_run(inputs)
         if self.uses_results:
             return LaunchingInterpreter(self.capture.traced, self.sites, launches.run_again).run(*inputs)
-        if not self._outer or self.capture.problem is not None or _rt.state_read() != (True, self.capture.state):
+        if not self._outer:
             return _Interpreter(self.capture.graph_module).run(*inputs)
         return self._later_run(inputs)
 
@@ -74,9 +77,10 @@ class Runner:
     def _later_run(self, inputs: tuple):
         """Dynamo's own graph, which its guards are for: they may admit calls for which the normalised one is not right."""
         capture = self.capture
+        same_state = _rt.state_read() == (True, capture.state)
         interpreter = _NotingInterpreter(capture.graph_module, self._outer)
         outputs = interpreter.run(*inputs)
-        if capture.complete and capture.problem is None and len(interpreter.sites) == len(self.sites):
+        if same_state and capture.complete and capture.problem is None and len(interpreter.sites) == len(self.sites):
             try:
                 sites, samples = self._inner(interpreter)
                 self._learn(sites, samples, capture.record.learned_variant)
@@ -181,11 +185,15 @@ def _describing(view, descriptor: Descriptor) -> Descriptor:
 
 
 class _Interpreter(torch.fx.Interpreter):
-    """One run of a graph. What an operator raises reaches the program as it is."""
+    """One run of a graph, without what hooks of tuners do: their launches do it. What an operator raises reaches the program
+    as it is."""
 
     def __init__(self, graph_module) -> None:
         super().__init__(graph_module, garbage_collect_values=True)
         self.extra_traceback = False  # else the message is added to, and a KeyError becomes another error
+
+    def run_node(self, node):
+        return None if OF_HOOK in node.meta else super().run_node(node)
 
 
 class LaunchingInterpreter(_Interpreter):

@@ -5,30 +5,85 @@ from __future__ import annotations
 import itertools
 
 from torch._dynamo import variables
+from torch._dynamo.current_scope_id import current_scope_id
+from torch._dynamo.variables.base import AttributeMutation
 from torch._dynamo.variables.functions import TMADescriptorStableVariable
 from triton._utils import validate_block_shape
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from .launchers import refuse
+from . import refusal
+from .refusals import refuse
 
 
-def calls() -> tuple:
-    return (TensorDescriptor, make), (TensorDescriptor.from_tensor, make_from_tensor)
+def descriptor_class(source):
+    """The class in a trace: a class like others (`isinstance`, `type(...) is`) whose instances are ours."""
+    variable = variables.UserDefinedClassVariable(TensorDescriptor, source=source)
+    variable.call_function = make
+    return variable
+
+
+class _OfTheTrace(AttributeMutation):
+    """Of an object that only the trace has: it may be changed wherever it is known."""
+
+    scope = property(lambda self: current_scope_id())
+
+    def __init__(self) -> None:
+        pass
+
+
+_numbers = itertools.count()
 
 
 class DescriptorVariable(TMADescriptorStableVariable):
-    """`tensor` has the sizes and strides that are described. Nothing is known of it but as an argument of a launch: it is
-    a mutable object, so who reads, changes or keeps it breaks the graph."""
+    """`tensor` has the sizes and strides that are described. It is an argument of launches, and its block may be set; who
+    does anything else with it, reads or keeps it, breaks the graph."""
 
     def __init__(self, tensor, block_shape, padding: str, **kwargs) -> None:
         super().__init__(tensor, block_shape, **kwargs)
-        self.padding = padding
+        self.padding, self.mutation_type = padding, _OfTheTrace()
+        self.number = next(_numbers)  # which object it is
+        self.known = True  # unless a tuner's choice has decided the block
+
+    def python_type(self) -> type:
+        return TensorDescriptor
 
     def to_metadata(self):
-        return ("stable", (self.block_shape.as_proxy(), self.padding))
+        return ("stable", (self.block_shape.as_proxy(), self.padding, self.number))
+
+    def stored(self, tx) -> dict:
+        """The attributes that were set so far."""
+        return dict(tx.output.side_effects.store_attr_mutations.get(self, {}))
+
+    def store(self, tx, attributes: dict) -> None:
+        mutations = tx.output.side_effects.store_attr_mutations
+        mutations.pop(self, None)
+        if attributes:
+            mutations[self] = attributes
+
+    def block(self, tx) -> tuple:
+        stored = self.stored(tx)
+        if set(stored) - {"block_shape"}:
+            refuse("a tensor descriptor is changed in other ways than its block")
+        if "block_shape" in stored:
+            return _numbers_of(tx, _constants(tx, stored["block_shape"]))
+        if not self.known:
+            refuse("a tensor descriptor whose block a tuner's choice has set is used where it is not set again")
+        return _numbers_of(tx, self.block_shape)
+
+    def leave(self, tx, block: tuple | None) -> None:
+        """From now on it has this block; None: one that is not known while tracing."""
+        self.known = block is not None
+        constants = [variables.ConstantVariable.create(number) for number in block or ()]
+        self.store(tx, {"block_shape": variables.ListVariable(constants)} if self.known else {})
+
+    def settle(self, tx, may_be_set: bool) -> None:
+        """Before a launch; `may_be_set`: its tuner's hooks may set the block, and if it is not known they do."""
+        if may_be_set and not self.known and not self.stored(tx):
+            return
+        self.block_shape = variables.ListVariable([variables.ConstantVariable.create(n) for n in self.block(tx)])
 
     def reconstruct(self, codegen) -> None:
-        refuse("a tensor descriptor outlives the call")
+        refuse(refusal() or "a tensor descriptor outlives the call")  # behind a graph break, which has its reason
 
 
 def make(tx, args, kwargs) -> DescriptorVariable:
@@ -48,8 +103,8 @@ def _make(tx, names: tuple, args, kwargs) -> DescriptorVariable:
     if not tensor.is_tensor():
         refuse("a tensor descriptor of something that is no tensor")
     if "shape" in given:
-        tensor = _described(tx, tensor, _numbers(tx, given["shape"]), _numbers(tx, given["strides"]))
-    _check(tensor.as_proxy().node.meta["example_value"], _numbers(tx, block), padding)
+        tensor = _described(tx, tensor, given["shape"], _numbers_of(tx, given["strides"]))
+    _check(tensor.as_proxy().node.meta["example_value"], _numbers_of(tx, block), padding)
     return DescriptorVariable(tensor, block, padding)
 
 
@@ -61,14 +116,15 @@ def _constants(tx, sequence):
     )
 
 
-def _numbers(tx, sequence) -> tuple:
+def _numbers_of(tx, sequence) -> tuple:
     items = sequence.realize().unpack_var_sequence(tx)
     return tuple(v.as_python_constant() if v.is_python_constant() else v.sym_num for v in (i.realize() for i in items))
 
 
-def _described(tx, tensor, sizes: tuple, strides: tuple):
-    """The tensor itself, or with its dimensions in another order: where that is so whatever the numbers are."""
-    value = tensor.as_proxy().node.meta["example_value"]
+def _described(tx, tensor, shape, strides: tuple):
+    """The tensor itself, or with its dimensions in another order, where that is so whatever the numbers are; or a view of
+    other sizes."""
+    value, sizes = tensor.as_proxy().node.meta["example_value"], _numbers_of(tx, shape)
     have_sizes, have_strides = _plain(value.size()), _plain(value.stride())
     wanted = (_plain(sizes), _plain(strides))
     for order in itertools.permutations(range(value.dim())):
@@ -77,7 +133,20 @@ def _described(tx, tensor, sizes: tuple, strides: tuple):
                 return tensor
             dims = [variables.ConstantVariable.create(dim) for dim in order]
             return tensor.call_method(tx, "permute", dims, {})
+    if _is_view(value, sizes, strides):
+        return tensor.call_method(tx, "view", [size.realize() for size in shape.realize().unpack_var_sequence(tx)], {})
     refuse("a tensor descriptor with sizes and strides of its own")
+
+
+def _is_view(value, sizes: tuple, strides: tuple) -> bool:
+    """Whether all of a tensor is described, in rows of another length: `tensor.view(sizes)`. That it is becomes a guard."""
+    if len(sizes) != len(strides):
+        return False
+    try:
+        viewed = value.view(sizes)
+    except RuntimeError:
+        return False
+    return all(wanted == has for wanted, has in zip(strides, viewed.stride(), strict=True))
 
 
 def _plain(numbers) -> tuple:

@@ -18,8 +18,9 @@ from torch._dynamo.variables.misc import LambdaVariable, LoggingLoggerVariable
 from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 
 from . import descriptors
-from .launchers import LauncherVariable, refuse
+from .launchers import LauncherVariable
 from .plain_launches import as_triton_takes_them
+from .refusals import refuse
 
 
 @contextlib.contextmanager
@@ -87,7 +88,8 @@ def _entries(adapters: tuple) -> tuple[dict, dict]:
             by_identity[id(function)] = _calling(lambda tx, a, k, f=function: _answer(tx, f, a, k, _constant))
         for function in adapter.folds:
             by_identity[id(function)] = _calling(lambda tx, a, k, f=function: _answer(tx, f, a, k, _representative))
-    by_identity.update({id(what): _calling(call) for what, call in descriptors.calls()})
+    by_identity[id(descriptors.TensorDescriptor)] = _descriptor_class
+    by_identity[id(descriptors.TensorDescriptor.from_tensor)] = _calling(descriptors.make_from_tensor)
     return by_type, by_identity
 
 
@@ -212,10 +214,10 @@ class _Described(variables.base.VariableTracker):
     def call_function(self, tx, args, kwargs):
         return self.call(tx, args, kwargs)
 
-    def call_method(self, tx, name, args, kwargs):
-        if self.call is descriptors.make and name == "from_tensor":
-            return descriptors.make_from_tensor(tx, args, kwargs)
-        return super().call_method(tx, name, args, kwargs)
+
+def _descriptor_class(builder, value):
+    builder.install_guards(GuardBuilder.ID_MATCH)
+    return descriptors.descriptor_class(builder.source)
 
 
 def _inlined(tx, function, args, kwargs):

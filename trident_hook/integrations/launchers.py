@@ -6,9 +6,8 @@ from __future__ import annotations
 import copy
 
 from torch._dynamo import variables
-from torch._dynamo.exc import unimplemented
 from torch._dynamo.guards import GuardBuilder, install_guard
-from torch._dynamo.source import AttrSource, DictGetItemSource
+from torch._dynamo.source import AttrSource, DictGetItemSource, GetItemSource
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import VariableBuilder
 from torch._dynamo.variables.functions import TritonKernelVariable
@@ -17,17 +16,13 @@ from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.jit import JITFunction
 
 from ..launch.result import LaunchResult
-from . import note_refusal
+from . import pre_hooks
+from .refusals import refuse
 
 _TRITONS_OWN = (Autotuner, Heuristics, JITFunction)
 
 #: Options of a launch, not parameters of the kernel.
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")
-
-
-def refuse(why: str):
-    note_refusal(why)
-    unimplemented(gb_type="launcher described to trident_hook", context=why, explanation=why, hints=[])
 
 
 class LauncherVariable(VariableTracker):
@@ -57,18 +52,24 @@ class LauncherVariable(VariableTracker):
     def call_function(self, tx, args, kwargs):
         if self.grid is None:
             refuse("a launcher is called without a grid")
+        given = (*args, *kwargs.values())
         args = [self._unwrapped(tx, value) for value in args]
         kwargs = {name: self._unwrapped(tx, value) for name, value in kwargs.items()}
+        is_wrapped = any(a is not b.realize() for a, b in zip((*args, *kwargs.values()), given, strict=True))
         kernel, _ = self.layers[-1]
         tuner = self.tuners[0] if self.tuners else len(self.layers)
         for index in self.heuristics:
             if index < tuner:
                 for name, value in self._heuristics(tx, index, args, kwargs, {}):
                     kwargs[name] = variables.ConstantVariable.create(value)
+        has_hooks = any(config.pre_hook is not None for i in self.tuners for config in self.layers[i][0].configs)
+        hooks = self._hooks(tx, tuner, args, kwargs, is_wrapped) if has_hooks else None
         if self.tuners:
-            kernel = self._tuned(tx, tuner, args, kwargs)
+            kernel = self._tuned(tx, tuner, args, kwargs, hooks)
         launched = TritonKernelVariable(kernel, None, self.grid, kernel_source=self.layers[-1][1])
         result = launched.call_function(tx, args, kwargs)
+        if has_hooks:
+            pre_hooks.settle(tx, hooks, (*args, *kwargs.values()))
         return result if all(type(layer) in _TRITONS_OWN for layer, _ in self.layers) else LaunchResultVariable()
 
     def _heuristics(self, tx, index: int, args, kwargs, config: dict):
@@ -88,7 +89,18 @@ class LauncherVariable(VariableTracker):
             added[name] = result.guard_as_python_constant()
         return added.items()
 
-    def _tuned(self, tx, tuner_at: int, args, kwargs):
+    def _hooks(self, tx, tuner_at: int, args, kwargs, is_wrapped: bool):
+        """What the hooks of the tuner's configs do. None where all of them are known to set the blocks of descriptors."""
+        tuner, _ = self.layers[tuner_at]
+        described = (None, *self.block_hooks)
+        if all(any(config.pre_hook is hook for hook in described) for config in tuner.configs):
+            return None
+        above = {type(layer) for layer, _ in self.layers[:tuner_at]}
+        if is_wrapped or not pre_hooks.are_called_as_triton_does(tuner) or not above <= set(_TRITONS_OWN):
+            refuse("a tuner's config has a pre_hook, and its launcher may call it in a way of its own")
+        return pre_hooks.traced(tx, tuner, args, kwargs)
+
+    def _tuned(self, tx, tuner_at: int, args, kwargs, hooks):
         """The tuner's configs, with the heuristics below it folded into each. It chooses when it is launched."""
         from .tuners import TunedKernel
 
@@ -97,17 +109,19 @@ class LauncherVariable(VariableTracker):
         twice = [n for n in _OPTIONS if n in kwargs and any(n in config.all_kwargs() for config in tuner.configs)]
         if twice:  # Triton raises a TypeError
             refuse(f"a tuned kernel is given {', '.join(twice)}")
-        if any(config.pre_hook not in (None, *self.block_hooks) for config in tuner.configs):
-            refuse("a tuner's config has a pre_hook, which every launch has to call")
-        install_guard(AttrSource(source, "configs").make_guard(GuardBuilder.ID_MATCH))
+        configs_source = AttrSource(source, "configs")
+        install_guard(configs_source.make_guard(GuardBuilder.ID_MATCH))
+        if len(tuner.configs) == 1:  # nothing is chosen: a call takes what the list holds by then
+            install_guard(configs_source.make_guard(GuardBuilder.SEQUENCE_LENGTH))
+            install_guard(GetItemSource(configs_source, 0).make_guard(GuardBuilder.ID_MATCH))
         configs = [copy.copy(config) for config in tuner.configs]
         for config in configs:
-            config.pre_hook = None  # what it sets is in the binary
+            config.pre_hook = None  # Dynamo takes none
             config.kwargs = {**config.kwargs, **{n: v for n, v in config.all_kwargs().items() if n in kernel.arg_names}}
             for index in self.heuristics:
                 if index > tuner_at:
                     config.kwargs.update(self._heuristics(tx, index, args, kwargs, dict(config.kwargs)))
-        return TunedKernel(tuner, kernel, configs, self.rounded_keys(tuner))
+        return TunedKernel(tuner, kernel, configs, self.rounded_keys(tuner), hooks)
 
     def _unwrapped(self, tx, value):
         value = value.realize()

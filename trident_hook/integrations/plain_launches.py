@@ -11,6 +11,7 @@ from triton.runtime.jit import JITFunction
 
 from ..launch import result
 from . import note_refusal
+from .descriptors import DescriptorVariable
 from .launchers import LaunchResultVariable
 
 _CONFIG_OPTIONS = ("num_warps", "num_stages", "num_ctas")
@@ -35,7 +36,11 @@ _dynamos: dict = {}
 
 
 def call_HOP(self, variable, grids, combined_args, tx):
-    """Dynamo takes what a launch returns for None."""
+    """Dynamo takes what a launch returns for None, and descriptors for what they were at first."""
+    may_be_set = any(getattr(variable.kernel, "pre_hooks", ()))
+    for value in combined_args.values():
+        if isinstance(value, DescriptorVariable):
+            value.settle(tx, may_be_set)
     _dynamos["call_HOP"](self, variable, grids, combined_args, tx)
     launch = next(iter(reversed(tx.output.graph.nodes)))
     index = launch.kwargs.get("constant_args_idx")
