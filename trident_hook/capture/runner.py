@@ -37,7 +37,9 @@ class Runner:
         self.__name__ = f"trident_hook_{capture.code.co_name}"
         self.uses_results = any(site.result is not None and site.result.used for site in sites.values())
         self._outer = {} if self.uses_results else _launches_of(capture.graph_module, sites)
-        if not self._outer and not self.uses_results and any(map(launches.is_ours_to_make, sites.values())):
+        # PyTorch would not make these launches as the program does: whatever the state, they are ours.
+        self._ours = any(map(launches.is_ours_to_make, sites.values()))
+        if self._ours and not self._outer and not self.uses_results:
             raise Unsupported("launch", "launches with descriptors or hooks that cannot be told apart")
         self._lock = threading.Lock()
         self._begun = False
@@ -48,9 +50,12 @@ class Runner:
             return self._first_run(inputs)
         if self.uses_results:
             return LaunchingInterpreter(self.capture.traced, self.sites, launches.run_again).run(*inputs)
-        if not self._outer:
+        if not self._outer or not (self._ours or self._may_learn()):
             return _Interpreter(self.capture.graph_module).run(*inputs)
         return self._later_run(inputs)
+
+    def _may_learn(self) -> bool:
+        return self.capture.problem is None and _rt.state_read() == (True, self.capture.state)
 
     def _is_first(self) -> bool:
         """One run at a time claims to be the first, until one has ended well."""
@@ -77,10 +82,10 @@ class Runner:
     def _later_run(self, inputs: tuple):
         """Dynamo's own graph, which its guards are for: they may admit calls for which the normalised one is not right."""
         capture = self.capture
-        same_state = _rt.state_read() == (True, capture.state)
+        may_learn = self._may_learn()
         interpreter = _NotingInterpreter(capture.graph_module, self._outer)
         outputs = interpreter.run(*inputs)
-        if same_state and capture.complete and capture.problem is None and len(interpreter.sites) == len(self.sites):
+        if may_learn and capture.complete and capture.problem is None and len(interpreter.sites) == len(self.sites):
             try:
                 sites, samples = self._inner(interpreter)
                 self._learn(sites, samples, capture.record.learned_variant)
