@@ -222,21 +222,20 @@ def _function(spec: Specialization, index: int, reader: Reader, host: HostWriter
         out(f"r[{slot}] = NULL")
     text = out.text() + "\n" + body.text() + "\n"
     if reader.held:
-        text += _holding(f"_spec_{index}", inner, reader.held,
-                         "tdh_call* c, const tdh_state* st, PyObject** result", "c, st, result")  # fmt: skip
+        text += _holding(f"_spec_{index}", inner, reader.held)
     return text
 
 
-def _holding(name: str, inner: str, held: int, parameters: str, arguments: str) -> str:
+def _holding(name: str, inner: str, held: int) -> str:
     out = Lines()
     out()
     out()
-    with out.block(f"cdef int {name}({parameters}) noexcept:"):
+    with out.block(f"cdef int {name}(tdh_call* c, const tdh_state* st, PyObject** result) noexcept:"):
         out(f"cdef PyObject* hold[{held}]")
         out("cdef int i, answer")
         with out.block(f"for i in range({held}):"):
             out("hold[i] = NULL")
-        out(f"answer = {inner}({arguments}, hold)")
+        out(f"answer = {inner}(c, st, result, hold)")
         with out.block(f"for i in range({held}):"):
             out("Py_XDECREF(hold[i])")
         out("return answer")
@@ -245,7 +244,7 @@ def _holding(name: str, inner: str, held: int, parameters: str, arguments: str) 
 
 def _cost(guard: Guard) -> int:
     order = ["tensor", "none", "true", "false", "equals", "type", "id", "length", "distinct", "same"]
-    late = {"plain_context": -1, "no_attr": 50, "shape": 60, "default_device": 70, "residual": 80, "class_facts": 90}
+    late = {"plain_context": -1, "no_attr": 50, "shape": 60, "residual": 80, "class_facts": 90}
     if guard.kind in late:
         return late[guard.kind]
     depth = len(guard.source.steps) * 12

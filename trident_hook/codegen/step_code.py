@@ -8,7 +8,7 @@ from ..errors import Unsupported
 from ..ir.guard import Guard
 from ..ir.objects import ObjectKey
 from ..ir.source import Source
-from .writer import Lines, Tables
+from .writer import Lines, Tables, one_line
 
 #: Step of a source -> (its read, what its key is: an object of the module, a number, or nothing).
 _READS = {
@@ -112,8 +112,7 @@ class StepWriter:
 
     def _end(self, text: str) -> None:
         """A guard's steps are one line, under its text."""
-        text = " ".join(text.split())
-        text = text if len(text) <= 160 else text[:157] + "..."
+        text = one_line(text)
         for seen, written in (("\\", "/"), ('"', "'"), ("*/", "* /")):  # it stands in a C comment in a Cython string
             text = text.replace(seen, written)
         self._lines += [f"/* {self._number}: {text} */", ", ".join(self._line) + ","]

@@ -17,8 +17,7 @@ class Lines:
 
     def comment(self, text: str) -> None:
         """A comment, on one line: whatever a guard or an operator prints."""
-        text = " ".join(text.split())
-        self(f"# {text if len(text) <= 160 else text[:157] + '...'}")
+        self(f"# {one_line(text)}")
 
     @contextlib.contextmanager
     def block(self, head: str):
@@ -29,6 +28,12 @@ class Lines:
 
     def text(self) -> str:
         return "\n".join(self.lines)
+
+
+def one_line(text: str) -> str:
+    """What a comment says: without line breaks, and cut where it is long."""
+    text = " ".join(text.split())
+    return text if len(text) <= 160 else text[:157] + "..."
 
 
 class Tables:
