@@ -1,6 +1,6 @@
 """A pytest plugin for FlagGems' own tests: short tuning, the same random numbers in every run, outcomes as JSON lines.
 
-Used by benchmarks/flag_gems_tests.py, which sets the two variables. FlagGems is imported here, before its tests' own
+Used by benchmarks/flag_gems_tests.py, which sets the variables. FlagGems is imported here, before its tests' own
 conftest.py asks for it, so that each process has tuning results and generated code of its own."""
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 CONFIGS, OUTCOMES, MOST = "FLAG_GEMS_TESTS_CONFIGS", "FLAG_GEMS_TESTS_OUTCOMES", "FLAG_GEMS_TESTS_MOST"
+DEVICES = "FLAG_GEMS_TESTS_DEVICES"
 #: Tests that a process takes together, all of one function and dtype: what was compiled for one serves the others.
 _TOGETHER = 40
 #: Bytes that PyTorch may keep after a test: the processes share one device.
@@ -28,6 +29,9 @@ def _import_flag_gems():
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     os.environ["FLAGGEMS_CACHE_DIR"] = str(home)
     os.environ["FLAGGEMS_DB_URL"] = f"sqlite:///{home}/tuning.db"
+    devices = int(os.environ.get(DEVICES, "1"))
+    if devices > 1:  # each process sees one of them: the library is used as on a machine with one
+        os.environ["CUDA_VISIBLE_DEVICES"] = str(int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % devices)
     from benchmarks.device import simulated
     from benchmarks.flag_gems_ops import load
 
@@ -105,6 +109,8 @@ class _Outcomes:
         line = {"test": report.nodeid.split("]@")[0], "when": report.when, "outcome": report.outcome}
         line["test"] += "]" if "]@" in report.nodeid else ""  # xdist puts the group behind it
         line["seconds"] = round(report.duration, 3)
+        if hasattr(report, "node"):  # xdist's worker that ran it
+            line["worker"] = report.node.gateway.id
         if hasattr(report, "wasxfail"):
             line["outcome"] = "xpassed" if report.outcome == "passed" else "xfailed"
         if report.failed:

@@ -56,7 +56,8 @@ def execute(run: str, options) -> dict:
     outcomes.unlink(missing_ok=True)
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"PYTHONPATH": path, "FLAG_GEMS_TESTS_CONFIGS": str(options.configs or 0),
-                                "FLAG_GEMS_TESTS_MOST": str(options.most or 0), "FLAG_GEMS_TESTS_OUTCOMES": str(outcomes)}  # fmt: skip
+                                "FLAG_GEMS_TESTS_MOST": str(options.most or 0), "FLAG_GEMS_TESTS_OUTCOMES": str(outcomes),
+                                "FLAG_GEMS_TESTS_DEVICES": str(options.devices)}  # fmt: skip
     started = time.monotonic()
     with open(options.out / f"pytest_{run}.log", "w") as log:
         process = subprocess.Popen(
@@ -88,7 +89,7 @@ def read(path: Path) -> dict[str, dict]:
         line = json.loads(text)
         outcome = "error" if line["when"] != "call" and line["outcome"] == "failed" else line["outcome"]
         entry = {"outcome": outcome, "seconds": line["seconds"]}
-        entry |= {key: line[key] for key in ("why", "calls") if key in line}
+        entry |= {key: line[key] for key in ("why", "calls", "worker") if key in line}
         known = tests.get(line["test"])
         if known is None or known["outcome"] == "passed":  # a test that passed can still fail in its tear-down
             tests[line["test"]] = entry
@@ -146,7 +147,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--ops", nargs="*", default=list(MARKS), help="marks of the tests to run")
     parser.add_argument("--configs", type=int, help="configs that each of FlagGems' tuners keeps")
     parser.add_argument("--most", type=int, help="tests of each test function, evenly spread over its parameters")
-    parser.add_argument("--jobs", type=int, default=1, help="processes that share the device")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--devices", type=int, default=1, help="GPUs that the processes are spread over")
     parser.add_argument("--repeat", type=int, default=3, help="calls of each test function")
     parser.add_argument("--seconds", type=float, help="for each of the two runs")
     parser.add_argument("--timeout", type=int, default=120, help="seconds for one test")
@@ -180,7 +182,7 @@ def main(arguments: list[str] | None = None) -> int:
 def conditions(options) -> dict:
     from benchmarks.device import conditions
 
-    chosen = {name: getattr(options, name) for name in ("ops", "configs", "most", "jobs", "repeat", "pytest")}
+    chosen = {name: getattr(options, name) for name in ("ops", "configs", "most", "jobs", "devices", "repeat", "pytest")}
     return conditions() | chosen
 
 

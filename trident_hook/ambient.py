@@ -37,10 +37,17 @@ def conditions() -> list[Ambient]:
 
 def allows_learning() -> bool:
     """Whether a miss may be captured now: under a stance other than the default nothing is compiled anew, and nothing
-    raises because it would have been."""
+    raises because it would have been. Nor inside a compile: PyTorch calculates with constants while it traces, and the
+    dispatcher then calls a library's function in a state that no call of the program's has."""
     import torch
     from torch._dynamo import eval_frame
+    from torch._guards import CompileContext, TracingContext
     from triton import knobs
+
+    if CompileContext.try_get() is not None or TracingContext.try_get() is not None:
+        return False
+    if torch._C._dispatch_tls_local_exclude_set().has(torch._C.DispatchKey.Python):
+        return False
 
     runtime = knobs.runtime
     if runtime.launch_enter_hook.calls or runtime.launch_exit_hook.calls:

@@ -20,6 +20,8 @@ from .witness import Sighting, Witness
 
 #: Refusals that say something about one call, not about the function: they end it only when they keep coming.
 _ABOUT_THE_CALL = ("no-graph", "state", "dynamo-error")
+#: Refusals that are no different where every size is a constant.
+_NOT_ABOUT_SIZES = ("no-graph", "state", "build", "internal")
 _TRIES = 3
 _KEPT_ENTRIES = 4  # of Dynamo's, after a build
 _IDLE_MISSES = 32
@@ -61,6 +63,7 @@ class FunctionRecord:
     _fresh: list = field(default_factory=list)
     _wanted: list = field(default_factory=list)  # in the module that is in place or being built
     _doubtful: list = field(default_factory=list)  # refusals of the call under way
+    _static_next: bool = False  # the next capture takes sizes as they are: the last one could not be done with symbols
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _building: threading.RLock = field(default_factory=threading.RLock)  # taken before _lock, never after it
     _queued: bool = False
@@ -124,6 +127,12 @@ class FunctionRecord:
         self._captures += 1
         return self._captures - 1
 
+    def takes_sizes_as_they_are(self) -> bool:
+        """Whether the capture that begins now is to have no symbols. Asked once by each."""
+        with self._lock:
+            static, self._static_next = self._static_next, False
+        return static
+
     def learned(self, spec) -> None:
         with self._lock:
             self._entries += 1
@@ -164,10 +173,15 @@ class FunctionRecord:
         log("capture", "%s: specialization %d serves another key of its tuner", self.name, known.index)
         return True
 
-    def failed(self, refusal: Unsupported) -> None:
-        """A capture that led to nothing. A function that has nothing else is left alone from then on."""
+    def failed(self, refusal: Unsupported, *, symbolic: bool = False) -> None:
+        """A capture that led to nothing. A function that has nothing else is left alone from then on. `symbolic`: sizes that
+        had changed were symbols in it. Captures without them have led to something, so the next is made without them."""
         with self._lock:
             log("capture", "%s refused: %s", self.name, refusal)
+            if symbolic and refusal.slug not in _NOT_ABOUT_SIZES and (self.specializations or self._fresh):
+                self._static_next = True
+                self._forget_dynamo()
+                return
             if self._delegated:
                 self._doubtful.append(refusal)
             else:
@@ -283,7 +297,7 @@ class FunctionRecord:
             self._wanted = self.specializations
             if len(good) < len(new):
                 self._fresh = [*good, *self._fresh]
-            self.failed(refusal)
+            self.failed(refusal, symbolic=all(spec.program.symbols for spec in new if spec not in good))
 
     def _over_budget(self, why: str) -> None:
         self.full, self.why_full = True, why

@@ -9,6 +9,7 @@ import pytest
 import torch
 from mini_gems import ops
 from support.routes import counts, same
+from torch._guards import CompileContext
 
 import trident_hook
 
@@ -109,3 +110,30 @@ def test_under_inference_mode():
         y = silu(x)
         assert hits(ops.silu)[0] == before[0] + 1
         assert y.is_inference()
+
+
+def test_what_pytorch_calls_while_it_traces_is_not_captured(served):
+    """Tracing calculates with constants: the dispatcher calls `neg` in the middle of the capture of its caller."""
+    seen = []
+
+    def negated(self):
+        y = ops.double_rows(self.reshape(1, 1))
+        seen.append(CompileContext.try_get() is not None)
+        return y.reshape(())
+
+    def scaled(x):
+        return ops.double_rows(x) * torch.neg(torch.tensor(1.5))
+
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("neg", negated, "CPU")
+    x = torch.randn(4, 32)
+    try:
+        expected = scaled(x)
+        with trident_hook.enable(include=[scaled, negated]):
+            for _ in range(4):
+                assert same(scaled(x), expected)
+            assert hits(scaled) == [3]
+            assert any(seen) and counts(negated)["python"] >= 1
+            assert not trident_hook.explain(negated).refusals.get("dynamo-error")
+    finally:
+        library._destroy()

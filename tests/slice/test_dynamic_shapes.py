@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
 import torch
+import triton
 from support import programs
 from support.routes import counted, routed, warm
 
@@ -160,3 +164,62 @@ def test_dynamos_switches_are_respected(served):
         for n in (16, 32, 48):
             warm(fn, torch.randn(n))
     assert number(fn) == 3
+
+
+def sorted_by_strides(x):
+    order = sorted(range(x.ndim), key=lambda dim: x.stride(dim))
+    return workloads.silu(x), order
+
+
+def blocks_by_logarithm(x):
+    y, n = torch.empty_like(x), x.numel()
+    block = 1024 if math.log2(n) > 7.5 else 64
+    workloads._silu_kernel[(triton.cdiv(n, block),)](x, y, n, BLOCK=block)
+    return y
+
+
+@pytest.mark.parametrize("function", [sorted_by_strides, blocks_by_logarithm])
+def test_what_symbols_cannot_express_is_captured_size_by_size(served, function):
+    """The refusal of the capture with symbols costs one more miss of that shape, and is no refusal of the function."""
+    fn = served(function)
+    for rows, cols in ((4, 64), (6, 64), (6, 80), (7, 96), (3, 33)):
+        for _ in range(2):
+            routed(fn, torch.randn(rows, cols), via=None)
+        routed(fn, torch.randn(rows, cols), via="scm", launches=1)
+    for rows, cols in ((4, 64), (6, 80), (3, 33)):
+        routed(fn, torch.randn(rows, cols), via="scm", launches=1)
+    report = trident_hook.explain(fn)
+    assert not report.refusals and not report.full
+
+
+def test_a_refusal_that_is_not_about_sizes_stays_one(served):
+    """The capture without symbols fails as well, and says so."""
+
+    def reads_a_value(x, deep):
+        y = workloads.silu(x)
+        return y * x.sum().item() if deep else y
+
+    fn = served(reads_a_value)
+    warm(fn, torch.randn(48), False)
+    for n in (64, 80):
+        fn(torch.randn(n), True)
+    (reason,) = trident_hook.explain(fn).refusals
+    assert "graph-break" in str(reason)
+    routed(fn, torch.randn(48), False, via="scm", launches=1)
+
+
+def test_a_grid_by_true_division(served):
+    """math.ceil(n / block), as libraries write it: one specialization with symbols."""
+
+    def by_division(x):
+        y, n = torch.empty_like(x), x.numel()
+        workloads._silu_kernel[(math.ceil(n / 1024),)](x, y, n, BLOCK=1024)
+        return y
+
+    fn = served(by_division)
+    for n in (48, 64):
+        warm(fn, torch.randn(n))
+    with counted(fn) as added:
+        for n in (16, 80, 1024, 1040, 4096):
+            routed(fn, torch.randn(n), via="scm", launches=1)
+    assert added["misses"] == 0

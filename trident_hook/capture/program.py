@@ -152,7 +152,7 @@ class ProgramBuilder:
                 return Alloc(node.name, meta, _node_text(node))
             return self._call(node, target)
         if _is_symbolic(node):
-            return None  # int arithmetic: every use reads the sympy expression of the node
+            return None  # arithmetic of sizes: every use reads the sympy expression of the node, or is refused
         if target is operator.getitem:
             return None
         raise Unsupported("graph-node", f"{getattr(target, '__name__', target)}")
@@ -337,7 +337,7 @@ def _plain_allocation(node) -> bool:
 
 
 def _is_symbolic(node) -> bool:
-    return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool, int))
+    return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool, int))
 
 
 def _node_text(node) -> str:

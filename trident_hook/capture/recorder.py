@@ -43,6 +43,10 @@ _DYNAMO_SETTINGS = {
 }
 
 
+#: Of a capture whose symbols could not be followed (a size divided, compared as a float, sorted by).
+_AS_THEY_ARE = {"automatic_dynamic_shapes": False, "assume_static_by_default": True}
+
+
 @dataclass
 class Capture:
     """One compile of one frame, while it is under way and until its first run has completed it."""
@@ -51,6 +55,7 @@ class Capture:
     code: object
     globals_: dict
     state: tuple
+    symbolic: bool  # sizes that have changed are symbols
     graphs: int = 0
     breaks: list = field(default_factory=list)  # Dynamo's words for each graph break
     graph_name: str = ""
@@ -83,19 +88,20 @@ class Recorder:
         serveable, words = _rt.state_read()
         if record is None or not serveable or not autograd_functions.are_readable(frame.f_locals):
             return _left_alone()
-        capture = Capture(record, frame.f_code, frame.f_globals, tuple(words))
+        capture = Capture(record, frame.f_code, frame.f_globals, tuple(words), not record.takes_sizes_as_they_are())
+        settings = _DYNAMO_SETTINGS if capture.symbolic else _DYNAMO_SETTINGS | _AS_THEY_ARE
         # As torch.compile marks its functions: without this, Dynamo passes over a frame that holds no tensor.
         eval_frame.always_optimize_code_objects[frame.f_code] = True
         breaks = _graph_breaks()
         stack = _stack.__dict__.setdefault("captures", [])
         stack.append(capture)
         try:
-            with (recording() as guard_log, tracing_state.as_plain(), integrations.in_force(), torch._dynamo.config.patch(_DYNAMO_SETTINGS)):  # fmt: skip
+            with (recording() as guard_log, tracing_state.as_plain(), integrations.in_force(), torch._dynamo.config.patch(settings)):  # fmt: skip
                 answer = self._torchdynamo_orig_backend(frame, cache_entry, frame_state)
         except Exception as error:  # Dynamo's own failure, or our refusal, must not reach the user's call
             first = str(error).strip().splitlines()
             unknown = Unsupported("dynamo-error", f"{type(error).__name__}: {first[0] if first else ''}")
-            record.failed(capture.problem or unknown)
+            record.failed(capture.problem or unknown, symbolic=capture.symbolic)
             return _left_alone()
         finally:
             stack.pop()
@@ -104,7 +110,7 @@ class Recorder:
         if answer.guarded_code is None:
             answer.apply_to_code = False
             why = integrations.refusal() or "Dynamo found nothing to compile in this call"
-            record.failed(capture.problem or Unsupported("no-graph", why))
+            record.failed(capture.problem or Unsupported("no-graph", why), symbolic=capture.symbolic)
             return answer
         capture.breaks = list(_graph_breaks() - breaks)
         self._learn(capture, answer.guarded_code, guard_log, frame.f_locals)
@@ -134,7 +140,7 @@ class Recorder:
                 observer(capture, guarded_code)
         except Unsupported as refusal:
             capture.problem = refusal
-            capture.record.failed(refusal)
+            capture.record.failed(refusal, symbolic=capture.symbolic)
         except Exception as error:  # our fault: the function keeps Dynamo's answer
             capture.problem = Unsupported("internal", f"{type(error).__name__}: {error}")
             capture.record.failed(capture.problem)

@@ -121,7 +121,7 @@ class Runner:
         except Exception as error:
             log("capture", "internal fault: %s: %s", type(error).__name__, error)
             problem = Unsupported("internal", f"{type(error).__name__}: {error}")
-        record.failed(problem)
+        record.failed(problem, symbolic=self.capture.symbolic)
         return problem
 
     def _specialization(self, sites: dict, samples: dict) -> Specialization:
