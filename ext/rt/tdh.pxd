@@ -180,6 +180,15 @@ cdef extern from "tdh_num.h":
     int64_t tdh_pow(int64_t, int64_t, int*) nogil
     int64_t tdh_min(int64_t, int64_t) nogil
     int64_t tdh_max(int64_t, int64_t) nogil
+    double tdh_float_of(int64_t, int*) nogil
+    double tdh_float_div(double, double, int*) nogil
+    double tdh_float_sqrt(double, int*) nogil
+    double tdh_float_min(double, double) nogil
+    double tdh_float_max(double, double) nogil
+    int64_t tdh_float_trunc(double, int*) nogil
+    int64_t tdh_float_floor(double, int*) nogil
+    int64_t tdh_float_ceil(double, int*) nogil
+    int64_t tdh_float_round(double, int*) nogil
     int tdh_int_read(PyObject*, int64_t*) nogil
     int tdh_int_is(PyObject*, int64_t) nogil
     int tdh_float_is(PyObject*, double) nogil

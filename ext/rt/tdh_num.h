@@ -1,4 +1,4 @@
-/* Integer and scalar helpers of generated modules: Python's semantics on 64-bit values, with every overflow noted.
+/* Integer, float and scalar helpers of generated modules: Python's semantics on 64-bit values, every overflow noted.
  * Plain C, static inline, no state. An overflow sets *ovf; the caller turns that into a miss (before the first
  * effect) or an OverflowError (after it). */
 #ifndef TDH_NUM_H
@@ -55,6 +55,61 @@ static inline int64_t tdh_min(int64_t a, int64_t b) {
 }
 static inline int64_t tdh_max(int64_t a, int64_t b) {
   return a > b ? a : b;
+}
+
+/* Floats in the middle of expressions: finite doubles, the very ones that Python has. What would be another one, or none
+ * (an int that a double may not hold, a division by zero, an infinite quotient, the root of a negative), is noted as
+ * overflow. There is no product: a compiler may fuse one with an addition behind it, and round once where Python rounds
+ * twice. */
+static inline double tdh_float_of(int64_t a, int *ovf) {
+  const int64_t most = INT64_C(1) << 53;
+  *ovf |= a < -most || a > most;
+  return (double)a;
+}
+/* Also of two ints, after tdh_float_of: Python rounds their quotient to the nearest double, as the machine does. */
+static inline double tdh_float_div(double a, double b, int *ovf) {
+  double q = a / b;
+  *ovf |= !__builtin_isfinite(q); /* as it is with b == 0, whatever a is */
+  return q;
+}
+static inline double tdh_float_sqrt(double a, int *ovf) {
+  if (a < 0) {
+    *ovf = 1;
+    return 0;
+  }
+  return __builtin_sqrt(a); /* correctly rounded, here and in Python */
+}
+static inline double tdh_float_min(double a, double b) {
+  return a < b ? a : b;
+}
+static inline double tdh_float_max(double a, double b) {
+  return a > b ? a : b;
+}
+/* To an int; one that does not fit is noted as overflow. What has a fraction is below 2**52, so +-1 cannot overflow. */
+static inline int64_t tdh_float_trunc(double a, int *ovf) {
+  const double end = 9223372036854775808.0; /* 2**63 */
+  if (!(a >= -end && a < end)) {
+    *ovf = 1;
+    return 0;
+  }
+  return (int64_t)a;
+}
+static inline int64_t tdh_float_floor(double a, int *ovf) {
+  int64_t whole = tdh_float_trunc(a, ovf);
+  return whole - ((double)whole > a);
+}
+static inline int64_t tdh_float_ceil(double a, int *ovf) {
+  int64_t whole = tdh_float_trunc(a, ovf);
+  return whole + ((double)whole < a);
+}
+/* To the nearest; from halfway to the even one. The fraction is exact. */
+static inline int64_t tdh_float_round(double a, int *ovf) {
+  int64_t whole = tdh_float_trunc(a, ovf);
+  double fraction = a - (double)whole;
+  int odd = (int)(whole & 1);
+  if (fraction > 0.5 || (odd && fraction == 0.5)) return whole + 1;
+  if (fraction < -0.5 || (odd && fraction == -0.5)) return whole - 1;
+  return whole;
 }
 
 /* Whether `known`, a set of bytes, has the n numbers. Nothing is raised: without memory the answer is no. */

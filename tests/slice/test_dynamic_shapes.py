@@ -189,7 +189,8 @@ def test_what_symbols_cannot_express_is_captured_size_by_size(served, function):
     for rows, cols in ((4, 64), (6, 80), (3, 33)):
         routed(fn, torch.randn(rows, cols), via="scm", launches=1)
     report = trident_hook.explain(fn)
-    assert not report.refusals and not report.full
+    assert not report.refusals
+    assert not report.full
 
 
 def test_a_refusal_that_is_not_about_sizes_stays_one(served):
@@ -223,3 +224,39 @@ def test_a_grid_by_true_division(served):
         for n in (16, 80, 1024, 1040, 4096):
             routed(fn, torch.randn(n), via="scm", launches=1)
     assert added["misses"] == 0
+
+
+def by_waves(x):
+    """The heuristic of many libraries: how often the grid fills the device."""
+    y, n = torch.empty_like(x), x.numel()
+    block = 1024 if n / 132 > 8 else 64
+    workloads._silu_kernel[(triton.cdiv(n, block),)](x, y, n, BLOCK=block)
+    return y
+
+
+def by_root(x):
+    y, n = torch.empty_like(x), x.numel()
+    block = triton.next_power_of_2(math.ceil(math.sqrt(n)))
+    workloads._silu_kernel[(triton.cdiv(n, block),)](x, y, n, BLOCK=block)
+    return y
+
+
+@pytest.mark.parametrize(
+    ("function", "first", "within", "without"),
+    [(by_waves, (48, 64), (80, 1040, 1056), (1072, 4096)), (by_root, (272, 288), (320, 1008, 1024), (1040, 256))],
+)
+def test_a_float_in_the_middle_of_a_guard(served, function, first, within, without):
+    """One specialization with symbols for all sizes on the same side; the first size on the other side is a miss."""
+    fn = served(function)
+    for n in first:
+        warm(fn, torch.randn(n))
+    with counted(fn) as added:
+        for n in within:
+            routed(fn, torch.randn(n), via="scm", launches=1)
+    assert added["misses"] == 0
+    routed(fn, torch.randn(without[0]), via="dynamo")
+    for n in without:
+        for _ in range(2):
+            routed(fn, torch.randn(n), via=None)
+        routed(fn, torch.randn(n), via="scm", launches=1)
+    assert not trident_hook.explain(fn).refusals

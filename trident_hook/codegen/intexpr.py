@@ -5,11 +5,15 @@ Dynamo prints shape guards. Arithmetic goes through the helpers of ext/rt/tdh_nu
 not fit 64 bits (and a division by zero): with the flag clear the value is Python's, with the flag set it means
 nothing. Operands that Python would not evaluate (`and`, `or`, a conditional) are not evaluated here either.
 
+A float may stand in the middle, as in `math.ceil(math.sqrt(n)) <= 1024` or `n / 132 > 1.0`: a finite C double, bit for
+bit Python's. An int becomes one only if it has at most 53 bits; the flag is set otherwise.
+
 What has no exact translation is refused (`Unsupported`)."""
 
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,13 +24,17 @@ from ..errors import Unsupported
 Dialect = Literal["cython", "c"]
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+FLOAT_EXACT = 2**53  # ints up to here, of either sign, are doubles
 _MAX_EXPONENT = 64  # tdh_pow multiplies that often; beyond it only -1, 0 and 1 would not overflow
 
 
 def from_sympy(expr, symbol_to_c: Callable, *, ovf: str = "ovf", dialect: Dialect = "cython") -> str:
     """`expr` as a C expression; a boolean one yields a C boolean. `symbol_to_c(symbol)` is the C text of a symbol, of
     type int64_t and without effects. `ovf` names an `int` variable, the overflow flag."""
-    return _SympyReader(_Writer(ovf, dialect), symbol_to_c).read(expr).text
+    value = _SympyReader(_Writer(ovf, dialect), symbol_to_c).read(expr)
+    if value.kind == "float":
+        _refuse(f"{expr} is a float")
+    return value.text
 
 
 def from_python(
@@ -45,7 +53,7 @@ def from_python(
         raise Unsupported("int-expr", f"not an expression: {text!r}") from error
     value = _PythonReader(_Writer(ovf, dialect), resolve).read(tree.body)
     if value.kind != kind:
-        raise Unsupported("int-expr", f"{text!r} is of kind {value.kind}, not {kind}")
+        _refuse(f"{text!r} is of kind {value.kind}, not {kind}")
     return value.text
 
 
@@ -60,7 +68,7 @@ def literal(value: int, *, dialect: Dialect = "cython") -> str:
 @dataclass(frozen=True, slots=True)
 class _Value:
     text: str
-    kind: Literal["int", "bool"]
+    kind: Literal["int", "bool", "float"]
     constant: int | None = None
 
 
@@ -94,6 +102,12 @@ class _Writer:
         literal = f"<int64_t>{abs(value)}" if self.dialect == "cython" else f"INT64_C({abs(value)})"
         return f"(-{literal})" if value < 0 else f"({literal})"
 
+    def number(self, value: float) -> _Value:
+        if not math.isfinite(value):
+            _refuse(f"{value} is not finite")
+        text = repr(value)  # the shortest decimal that is read back as the same double, by C and by Cython as well
+        return _Value(f"({text})" if text.startswith("-") else text, "float")
+
     def truth(self, value: bool) -> _Value:
         return _Value("1" if value else "0", "bool")
 
@@ -102,14 +116,23 @@ class _Writer:
             if value.kind != kind:
                 _refuse(f"{value.text} is of kind {value.kind} where {kind} is needed")
 
-    def integral(self, value: _Value) -> _Value:
-        self._need("int", (value,))
-        return value
-
-    def _call(self, name: str, *args: _Value, flag: bool = True) -> _Value:
-        self._need("int", args)
+    def _call(self, name: str, *args: _Value, flag: bool = True, takes: str = "int", gives: str = "int") -> _Value:
+        self._need(takes, args)
         texts = [arg.text for arg in args] + ([f"&{self.ovf}"] if flag else [])
-        return _Value(f"{name}({', '.join(texts)})", "int")
+        return _Value(f"{name}({', '.join(texts)})", gives)
+
+    def to_float(self, a: _Value) -> _Value:
+        if a.kind == "float":
+            return a
+        if a.constant is None:
+            return self._call("tdh_float_of", a, gives="float")
+        if abs(a.constant) > FLOAT_EXACT:
+            _refuse(f"{a.constant} as a float")
+        return self.number(float(a.constant))
+
+    def _alike(self, values: Sequence[_Value]) -> Sequence[_Value]:
+        """As Python's comparisons see them: one float among them makes all of them floats."""
+        return [self.to_float(value) for value in values] if any(v.kind == "float" for v in values) else values
 
     def add(self, a: _Value, b: _Value) -> _Value:
         return self._call("tdh_add", a, b)
@@ -118,11 +141,17 @@ class _Writer:
         return self._call("tdh_sub", a, b)
 
     def neg(self, a: _Value) -> _Value:
+        if a.kind == "float":
+            return _Value(f"(-{a.text})", "float")
         if a.constant is None or a.constant == INT64_MIN:
             return self.sub(self.integer(0), a)
         return self.integer(-a.constant)
 
     def mul(self, a: _Value, b: _Value) -> _Value:
+        """Of ints. Other products of floats are refused, as their sums are: sympy reorders them and folds their
+        constants, and then rounds otherwise than the program."""
+        if a.constant == -1 and b.kind == "float":  # how the negative of a float is printed
+            return self.neg(b)
         return self._call("tdh_mul", a, b)
 
     def floordiv(self, a: _Value, b: _Value) -> _Value:
@@ -138,16 +167,27 @@ class _Writer:
         """`a`, noting an overflow unless it fits 53 bits. Python's `a / b` is the nearest float to the quotient. If
         a has 53 bits, a quotient that is no integer is farther from any integer than half a float's spacing, so
         rounding never reaches one and floor and ceil of the float are those of the quotient."""
-        if a.constant is not None and abs(a.constant) < 2**53:
+        if a.constant is not None and abs(a.constant) < FLOAT_EXACT:
             return a
         scale = self.integer(2**10)
         return self.floordiv(self.mul(a, scale), scale)
 
-    def floor_of_true_division(self, a: _Value, b: _Value) -> _Value:
-        return self.floordiv(self.float_exact(a), b)
+    def true_division(self, a: _Value, b: _Value) -> _Value:
+        return self._call("tdh_float_div", self.to_float(a), self.to_float(b), takes="float", gives="float")
 
-    def ceil_of_true_division(self, a: _Value, b: _Value) -> _Value:
-        return self.ceildiv(self.float_exact(a), b)
+    def root(self, a: _Value) -> _Value:
+        return self._call("tdh_float_sqrt", self.to_float(a), takes="float", gives="float")
+
+    def rounded(self, how: str, a: _Value) -> _Value:
+        """`how`: floor, ceil, trunc, or round (halves to the even side)."""
+        return a if a.kind == "int" else self._call(f"tdh_float_{how}", a, takes="float")
+
+    def rounded_division(self, how: str, a: _Value, b: _Value) -> _Value:
+        """Of the true division: where ints say the same, in ints, which go farther."""
+        divide = {"floor": self.floordiv, "ceil": self.ceildiv}.get(how)
+        if divide is None or "float" in (a.kind, b.kind):
+            return self.rounded(how, self.true_division(a, b))
+        return divide(self.float_exact(a), b)
 
     def power(self, a: _Value, exponent: int | None) -> _Value:
         if exponent is None or not 0 <= exponent <= _MAX_EXPONENT:
@@ -155,18 +195,20 @@ class _Writer:
         return self._call("tdh_pow", a, self.integer(exponent))
 
     def least(self, values: Sequence[_Value]) -> _Value:
-        return self._fold("tdh_min", values)
+        return self._fold("min", values)
 
     def greatest(self, values: Sequence[_Value]) -> _Value:
-        return self._fold("tdh_max", values)
+        return self._fold("max", values)
 
     def _fold(self, name: str, values: Sequence[_Value]) -> _Value:
         if not values:
             _refuse(f"{name} of nothing")
-        self._need("int", values)
-        result = values[0]
-        for value in values[1:]:
-            result = self._call(name, result, value, flag=False)
+        result, *others = self._alike(values)
+        kind = "float" if result.kind == "float" else "int"
+        self._need(kind, (result,))
+        function = "tdh_float_" + name if kind == "float" else "tdh_" + name
+        for value in others:
+            result = self._call(function, result, value, flag=False, takes=kind, gives=kind)
         return result
 
     def absolute(self, a: _Value) -> _Value:
@@ -179,7 +221,9 @@ class _Writer:
     def compare(self, a: _Value, operator: str, b: _Value) -> _Value:
         if operator not in self._COMPARISONS:
             _refuse(f"comparison {operator}")
-        self._need("int", (a, b))
+        a, b = self._alike((a, b))
+        if a.kind != "float":
+            self._need("int", (a, b))
         return _Value(f"({a.text} {operator} {b.text})", "bool")
 
     def all_of(self, values: Sequence[_Value]) -> _Value:
@@ -236,6 +280,12 @@ class _SympyReader:
         return self.write.integer(int(expr))
 
     read_int = read_Integer
+
+    def read_Float(self, expr) -> _Value:
+        value = float(expr)
+        if type(expr)(value) != expr:
+            _refuse(f"{expr} is not a double")
+        return self.write.number(value)
 
     def read_BooleanTrue(self, expr) -> _Value:
         return self.write.truth(True)
@@ -297,17 +347,34 @@ class _SympyReader:
         base, divisor, modulus = self.all(expr.args)
         return self.write.mod(self.write.floordiv(base, divisor), modulus)
 
+    def read_IntTrueDiv(self, expr) -> _Value:
+        return self.write.true_division(*self.all(expr.args))
+
+    read_FloatTrueDiv = read_IntTrueDiv
+
+    def read_ToFloat(self, expr) -> _Value:
+        return self.write.to_float(self.read(expr.args[0]))
+
+    def read_OpaqueUnaryFn_sqrt(self, expr) -> _Value:
+        return self.write.root(self.read(expr.args[0]))
+
     def read_FloorToInt(self, expr) -> _Value:
-        return self.write.floor_of_true_division(*self._true_division(expr))
+        return self._rounded("floor", expr)
 
     def read_CeilToInt(self, expr) -> _Value:
-        return self.write.ceil_of_true_division(*self._true_division(expr))
+        return self._rounded("ceil", expr)
 
-    def _true_division(self, expr) -> list[_Value]:
-        (quotient,) = expr.args
-        if type(quotient).__name__ != "IntTrueDiv":
-            _refuse(f"rounding of a float: {expr}")
-        return self.all(quotient.args)
+    def read_TruncToInt(self, expr) -> _Value:
+        return self._rounded("trunc", expr)
+
+    def read_RoundToInt(self, expr) -> _Value:
+        return self._rounded("round", expr)
+
+    def _rounded(self, how: str, expr) -> _Value:
+        (number,) = expr.args
+        if type(number).__name__ == "IntTrueDiv":
+            return self.write.rounded_division(how, *self.all(number.args))
+        return self.write.rounded(how, self.read(number))
 
     def read_Min(self, expr) -> _Value:
         return self.write.least(self.all(expr.args))
@@ -382,6 +449,8 @@ class _PythonReader:
             return self.write.truth(node.value)
         if isinstance(node.value, int):
             return self.write.integer(node.value)
+        if isinstance(node.value, float):
+            return self.write.number(node.value)
         return _refuse(f"constant {node.value!r}")
 
     def read_BoolOp(self, node: ast.BoolOp) -> _Value:
@@ -397,13 +466,11 @@ class _PythonReader:
             return self.write.neg(operand)
         if isinstance(node.op, ast.Not):
             return self.write.negation(operand)
-        if isinstance(node.op, ast.UAdd) and operand.kind == "int":
+        if isinstance(node.op, ast.UAdd) and operand.kind != "bool":
             return operand
         return _refuse(ast.unparse(node))
 
     def read_BinOp(self, node: ast.BinOp) -> _Value:
-        if isinstance(node.op, ast.Div):
-            _refuse(f"true division outside floor and ceil: {ast.unparse(node)}")
         left, right = self.read(node.left), self.read(node.right)
         match node.op:
             case ast.Add():
@@ -412,6 +479,8 @@ class _PythonReader:
                 return self.write.sub(left, right)
             case ast.Mult():
                 return self.write.mul(left, right)
+            case ast.Div():
+                return self.write.true_division(left, right)
             case ast.FloorDiv():
                 return self.write.floordiv(left, right)
             case ast.Mod():
@@ -452,12 +521,10 @@ class _PythonReader:
             _refuse(f"{len(node.args)} arguments in {ast.unparse(node)}")
         return method(self, node.args)
 
-    def rounded(self, args, round_: Callable[[_Value, _Value], _Value]) -> _Value:
-        (arg,) = args
+    def rounded(self, how: str, arg: ast.AST) -> _Value:
         if isinstance(arg, ast.BinOp) and isinstance(arg.op, ast.Div):
-            return round_(self.read(arg.left), self.read(arg.right))
-        value = self.read(arg)
-        return self.write.integral(value)
+            return self.write.rounded_division(how, self.read(arg.left), self.read(arg.right))
+        return self.write.rounded(how, self.read(arg))
 
     def compared(self, args, operator: str) -> _Value:
         left, right = self.all(args)
@@ -473,26 +540,32 @@ def _several(method: str):
     return read
 
 
+def _one(method: str):
+    return 1, lambda reader, args: getattr(reader.write, method)(reader.read(args[0]))
+
+
+def _rounding(how: str):
+    return 1, lambda reader, args: reader.rounded(how, args[0])
+
+
 #: Functions of guard text: how many arguments (None: two or more), and how they are read.
 _FUNCTIONS: dict[str, tuple[int | None, Callable[[_PythonReader, list], _Value]]] = {
     **dict.fromkeys(("min", "Min", "torch.sym_min"), (None, _several("least"))),
     **dict.fromkeys(("max", "Max", "torch.sym_max"), (None, _several("greatest"))),
-    **dict.fromkeys(("abs", "Abs"), (1, lambda reader, args: reader.write.absolute(reader.read(args[0])))),
-    **dict.fromkeys(
-        ("math.floor", "__math_floor", "FloorToInt"),
-        (1, lambda reader, args: reader.rounded(args, reader.write.floor_of_true_division)),
-    ),
-    **dict.fromkeys(
-        ("math.ceil", "__math_ceil", "CeilToInt"),
-        (1, lambda reader, args: reader.rounded(args, reader.write.ceil_of_true_division)),
-    ),
+    **dict.fromkeys(("abs", "Abs"), _one("absolute")),
+    **dict.fromkeys(("math.floor", "__math_floor", "FloorToInt"), _rounding("floor")),
+    **dict.fromkeys(("math.ceil", "__math_ceil", "CeilToInt"), _rounding("ceil")),
+    **dict.fromkeys(("math.trunc", "TruncToInt"), _rounding("trunc")),
+    **dict.fromkeys(("round", "RoundToInt"), _rounding("round")),
+    **dict.fromkeys(("torch.sym_float", "ToFloat"), _one("to_float")),
+    "math.sqrt": _one("root"),
     **dict.fromkeys(("FloorDiv", "CleanDiv"), (2, lambda reader, args: reader.write.floordiv(*reader.all(args)))),
     **dict.fromkeys(("Mod", "PythonMod"), (2, lambda reader, args: reader.write.mod(*reader.all(args)))),
     "CeilDiv": (2, lambda reader, args: reader.write.ceildiv(*reader.all(args))),
     "Identity": (1, lambda reader, args: reader.read(args[0])),
     "Eq": (2, lambda reader, args: reader.compared(args, "==")),
     "Ne": (2, lambda reader, args: reader.compared(args, "!=")),
-    "Not": (1, lambda reader, args: reader.write.negation(reader.read(args[0]))),
+    "Not": _one("negation"),
     "And": (None, _several("all_of")),
     "Or": (None, _several("any_of")),
 }
