@@ -182,7 +182,9 @@ def main(arguments: list[str] | None = None) -> int:
 def conditions(options) -> dict:
     from benchmarks.device import conditions
 
-    chosen = {name: getattr(options, name) for name in ("ops", "configs", "most", "jobs", "devices", "repeat", "pytest")}
+    chosen = {
+        name: getattr(options, name) for name in ("ops", "configs", "most", "jobs", "devices", "repeat", "pytest")
+    }
     return conditions() | chosen
 
 

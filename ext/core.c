@@ -279,6 +279,7 @@ static int core_exec(PyObject *module) {
     PyErr_SetString(PyExc_ImportError, "trident_hook works in the main interpreter only: this is a subinterpreter");
     return -1;
   }
+  tdh_delegation_left = tdh_hook_settle;
   if (tdh_entry_init() < 0 || tdh_miss_init() < 0 || tdh_door_init() < 0 || tdh_jit_init() < 0) return -1;
   if (PyModule_AddObjectRef(module, "JitFunction", (PyObject *)&tdh_jit_type) < 0) return -1;
   if (constants_add(module) < 0) return -1;

@@ -74,12 +74,13 @@ const char *tdh_hook_state(void) {
   return wanted ? "on" : "off";
 }
 
-/* Back from aside: something can only be found or served through frames. */
+/* Back from aside: something can only be found or served through frames. Over another evaluator the sentinel stays armed:
+ * that one drops us when it goes, and the next new code object is then the first to notice. */
 void tdh_hook_return(void) {
   if (!tdh_hook_is_aside) return;
   tdh_hook_is_aside = false;
   tdh_frame_door_open = true;
-  tdh_sentinel_rest();
+  if (tdh_evaluator_get() == _PyEval_EvalFrameDefault) tdh_sentinel_rest();
   link_in();
 }
 

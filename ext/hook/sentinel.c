@@ -12,6 +12,7 @@ static PyObject *disable; /* owned: sys.monitoring.DISABLE */
 /* Runs for the first PY_START of a code object. The function is read from the frame that is starting. */
 static PyObject *sentinel_start(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
   (void)self;
+  tdh_hook_settle();
   tdh_frame *f = tdh_frame_current(tdh_thread_state());
   if (nargs < 1 || !PyCode_Check(args[0])) return Py_NewRef(disable);
   PyCodeObject *code = (PyCodeObject *)args[0];

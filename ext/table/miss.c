@@ -5,6 +5,7 @@
 static PyObject *name_before_miss, *name_after_miss, *door_names[2];
 static PyObject *set_eval_frame;         /* owned: torch._C._dynamo.eval_frame.set_eval_frame, or NULL */
 static void (*callback_set)(PyObject *); /* libtorch_python's eval_frame_callback_set, or NULL */
+void (*tdh_delegation_left)(void);
 /* The call that this thread's record is being told of; both are borrowed, NULL at any other time. */
 static _Thread_local struct {
   const tdh_entry *entry;
@@ -118,5 +119,6 @@ TDH_COLD void tdh_delegation_leave(tdh_delegation *d) {
   Py_XDECREF(prior);
   Py_DECREF(setter);
   Py_CLEAR(d->old);
+  if (tdh_delegation_left) tdh_delegation_left();
   tdh_error_restore(pending);
 }

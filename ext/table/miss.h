@@ -26,5 +26,7 @@ typedef struct tdh_delegation {
 int tdh_delegation_enter(tdh_delegation *d, PyObject *callback);
 /* Undoes it. Keeps the pending exception. */
 void tdh_delegation_leave(tdh_delegation *d);
+/* Called at the end of each, if set: Dynamo's evaluator has just left the chain, and may have dropped ours. */
+extern void (*tdh_delegation_left)(void);
 
 #endif

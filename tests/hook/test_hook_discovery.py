@@ -219,6 +219,45 @@ def test_comes_back_for_a_discoverer(core):
 
 
 @needs_aside
+def test_dropped_by_what_it_came_back_over(core, fake):
+    """Nobody tells us that the evaluator above which we came back has gone: the next new code object does."""
+    core.quiet_after_set(50)
+    core.hook_install()
+    assert settle(core) == "aside"
+    fake.foreign_install()
+    core.discoverer_set(lambda func: None)
+    assert fake.evaluator() == "other"
+    fake.foreign_remove(True)
+    assert fake.evaluator() == "default"
+    fresh()(1)
+    assert fake.evaluator() == "other"
+
+
+@needs_aside
+def test_dropped_by_a_delegation_that_it_came_back_in(core, fake, serve):
+    """The evaluator that a delegation brings restores what it found when it goes: the default. No Python code runs after it."""
+    nobody = lambda func: None
+
+    def f(x):
+        core.discoverer_set(nobody)
+        return x
+
+    def setter(callback):
+        fake.foreign_remove(True) if callback is None else fake.foreign_install()
+
+    serve(f, "miss", record=types.SimpleNamespace(before_miss=lambda *call: object(), after_miss=bool))
+    core.promote(f)
+    core.delegation_setup(setter)
+    core.hook_install()
+    for _ in range(2):
+        core.quiet_after_set(50)
+        assert settle(core) == "aside"
+        core.quiet_after_set(0)
+        got, evaluator = f(1), fake.evaluator()
+        assert (got, evaluator, core.hook_state()) == (1, "other", "on")
+
+
+@needs_aside
 def test_again_and_again(core, fake, serve):
     f = serve(fresh())
     core.quiet_after_set(50)

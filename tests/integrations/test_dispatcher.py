@@ -112,7 +112,7 @@ def test_under_inference_mode():
         assert y.is_inference()
 
 
-def test_what_pytorch_calls_while_it_traces_is_not_captured(served):
+def test_what_pytorch_calls_while_it_traces_is_not_captured():
     """Tracing calculates with constants: the dispatcher calls `neg` in the middle of the capture of its caller."""
     seen = []
 
@@ -133,7 +133,8 @@ def test_what_pytorch_calls_while_it_traces_is_not_captured(served):
             for _ in range(4):
                 assert same(scaled(x), expected)
             assert hits(scaled) == [3]
-            assert any(seen) and counts(negated)["python"] >= 1
+            assert any(seen)
+            assert counts(negated)["python"] >= 1
             assert not trident_hook.explain(negated).refusals.get("dynamo-error")
     finally:
         library._destroy()

@@ -264,3 +264,27 @@ def test_env_report_on_a_machine_where_little_works():
     assert "off because TRIDENT_HOOK_DISABLE is set" in out
     assert "C compiler: " in out
     assert "expected a working C compiler" in out
+
+
+def test_what_dynamo_makes_of_a_function_is_not_discovered():
+    """Neither the code that it runs in place of a function, nor the rest after a graph break."""
+    report, _ = processes.run_program("""
+        import torch._dynamo
+
+        def broken(x):
+            y = workloads.silu(x)
+            torch._dynamo.graph_break()
+            z = torch.empty_like(y)
+            workloads._silu_kernel[(1,)](y, z, y.numel(), BLOCK=64)
+            return z
+
+        with trident_hook.enable():
+            for n in (48, 48, 48):
+                broken(torch.randn(n))
+                workloads.silu(torch.randn(n))
+            from trident_hook import api
+            names = sorted(record.name for _, record in api._known())
+        print(names)
+    """)
+    assert report.count("broken") == 1
+    assert "resume" not in report
