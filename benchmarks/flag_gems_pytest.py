@@ -19,7 +19,7 @@ import pytest
 CONFIGS, OUTCOMES, MOST = "FLAG_GEMS_TESTS_CONFIGS", "FLAG_GEMS_TESTS_OUTCOMES", "FLAG_GEMS_TESTS_MOST"
 DEVICES = "FLAG_GEMS_TESTS_DEVICES"
 #: Tests that a process takes together, all of one function and dtype: what was compiled for one serves the others.
-_TOGETHER = 40
+_TOGETHER = 12
 #: Bytes that PyTorch may keep after a test: the processes share one device.
 _KEPT = 2 << 30
 
