@@ -3,7 +3,9 @@ see `process`."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import os
 import shlex
 import subprocess
@@ -61,6 +63,18 @@ def compiler_version() -> str:
 _declarations: list = []  # contexts of Cython that have read tdh.pxd (25 ms); one that is in use is not in the list
 
 
+@contextlib.contextmanager
+def _no_collection():
+    """Cython makes so many objects that Python looks for garbage, also in all that PyTorch has: 0.2 s and more, each time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 def cythonize(source: Path) -> Path:
     """source.pyx -> source.c, in this process: Cython's command line would take half a second to start."""
     from Cython.Compiler import Errors
@@ -75,7 +89,8 @@ def cythonize(source: Path) -> Path:
     except IndexError:
         context = Context.from_options(options)
     try:
-        result = compile_single(str(source), options, None, context=context)
+        with _no_collection():
+            result = compile_single(str(source), options, None, context=context)
     except Errors.CompileError as error:
         raise BuildError(f"Cython refused {source}: {error}", "a source it accepts", REPORT) from error
     if result.num_errors or not source.with_suffix(".c").exists():

@@ -118,6 +118,15 @@ def _wrap_install(name: str, original):
     return install
 
 
+def _wrap_profile(original):
+    """Dynamo times one check of its guards for its log, behind a flush of the caches: 20 ms of a capture of 130."""
+
+    def profile(*args):
+        return original(*args) if getattr(_active, "log", None) is None else 0.0
+
+    return profile
+
+
 def _patch() -> None:
     global _patch_depth
     with _patch_lock:
@@ -141,6 +150,10 @@ def _patch() -> None:
                 continue
             _originals.append((dynamo_guards, name, original))
             setattr(dynamo_guards, name, _wrap_install(name, original))
+        profile = getattr(dynamo_guards, "profile_guard_manager", None)
+        if profile is not None:
+            _originals.append((dynamo_guards, "profile_guard_manager", profile))
+            dynamo_guards.profile_guard_manager = _wrap_profile(profile)
 
 
 def _unpatch() -> None:

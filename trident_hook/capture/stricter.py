@@ -17,6 +17,8 @@ from ..ir.guard import Guard
 from ..ir.objects import ObjectKey
 from ..ir.source import Source
 
+_LOAD_GLOBAL, _LOAD_NAME, _EXTENDED_ARG = (dis.opmap[name] for name in ("LOAD_GLOBAL", "LOAD_NAME", "EXTENDED_ARG"))
+
 #: What reads attributes whose names it is given: traced code that mentions one may have read any.
 _MAKE_UP_NAMES = frozenset(
     ("getattr", "hasattr", "setattr", "delattr", "vars", "dir", "attrgetter", "methodcaller", "getmembers", "__dict__",
@@ -167,7 +169,16 @@ def _spaces_by_file(codes: list) -> dict:
 
 
 def _global_names(code) -> set[str]:
-    names = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    """Read from the bytes: dis makes an object of every instruction, of every function that was inlined."""
+    names, more = set(), 0
+    raw = code.co_code  # two bytes an instruction; inline caches are zeros there
+    for op, low in zip(raw[::2], raw[1::2], strict=True):
+        argument = more << 8 | low
+        more = argument if op == _EXTENDED_ARG else 0
+        if op == _LOAD_GLOBAL:
+            names.add(code.co_names[argument >> 1])  # the lowest bit: whether a NULL is pushed for a call
+        elif op == _LOAD_NAME:
+            names.add(code.co_names[argument])
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             names |= _global_names(constant)
