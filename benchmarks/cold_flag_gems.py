@@ -4,8 +4,8 @@ python -m benchmarks.cold_flag_gems --out benchmarks/results/latest/cold_flag_ge
 
 Each way in `--rounds` processes, one shape an operator; a number is the median. Before the clock starts the plain function has
 been called with the same arguments, so Triton has compiled and FlagGems has tuned, and garbage was collected: a full
-collection takes 0.2 s with PyTorch's heap, and would fall to whichever operator comes at its turn. `ours`: an empty disk cache; `ours, cached`: a second process with the cache
-that the first one filled; `torch.compile`: its first call, Inductor's caches off."""
+collection takes 0.2 s with PyTorch's heap, and would fall to whichever operator comes at its turn. `ours`: an empty disk cache;
+`ours, cached`: a second process with the cache that the first one filled; `torch.compile`: its first call, Inductor's caches off."""
 
 from __future__ import annotations
 

@@ -56,7 +56,9 @@ def is_machinery(function: types.FunctionType) -> bool:
     if _is_dynamos(function.__code__):
         return True
     module = function.__module__ or function.__globals__.get("__name__") or ""
-    return module.split(".")[0] in _NOT_OURS and not module.startswith("trident_hook.testing")
+    if module.split(".")[0] in _NOT_OURS:
+        return not module.startswith("trident_hook.testing")
+    return module in integrations.machinery()
 
 
 def _is_dynamos(code: types.CodeType) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 
 import mini_gems
@@ -210,3 +211,21 @@ def test_autograd_around_an_operator_that_is_served():
         (gradient,) = torch.autograd.grad(y.sum(), x)
     assert torch.allclose(y, plain, atol=1e-6)
     assert gradient.shape == x.shape
+
+
+@pytest.mark.parametrize(("machinery", "known"), [(("mini_gems.launchers",), False), (("mini_gems.launch",), True)])
+def test_insides_of_launchers_are_not_discovered(described, machinery, known):
+    """Like a tuner's closure that launches its kernel to time it: a function of the launcher's module."""
+    kernel = ops.triple_kernel
+
+    def bench(x):
+        y = torch.empty_like(x)
+        kernel[(2,)](x, y, x.numel())
+        return y
+
+    bench.__module__ = "mini_gems.launchers"
+    integrations.register(dataclasses.replace(described, machinery=machinery))
+    with trident_hook.enable():
+        for _ in range(3):
+            bench(torch.randn(70))
+        assert trident_hook.explain(bench).known is known

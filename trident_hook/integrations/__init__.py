@@ -92,6 +92,8 @@ class LauncherAdapter:
     block_hooks: tuple[Callable, ...] = ()
     #: Whether a function is to be discovered by `enable()` though its own names reach no launcher.
     serves: Callable[[object], bool] = lambda function: False
+    #: Modules whose own functions are never discovered: the insides of the launchers, which plain calls go through.
+    machinery: tuple[str, ...] = ()
 
 
 #: Our module -> the library that must be imported, completely, before it is asked for its adapter by `describe()`.
@@ -130,6 +132,10 @@ def adapters() -> tuple[LauncherAdapter, ...]:
 
 def launcher_types() -> tuple[type, ...]:
     return tuple(launcher.kind for adapter in adapters() for launcher in adapter.launchers)
+
+
+def machinery() -> tuple[str, ...]:
+    return tuple(module for adapter in adapters() for module in adapter.machinery)
 
 
 def serves(function) -> bool:

@@ -38,6 +38,7 @@ def describe() -> LauncherAdapter:
         folds=(elementwise_dtypes,),
         filled_at_first_call=((pointwise_dynamic.PointwiseDynamicFunction, "instantiate"),),
         serves=_is_entry_point,
+        machinery=(libentry.__name__,),
     )
 
 
