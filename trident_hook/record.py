@@ -25,6 +25,7 @@ _NOT_ABOUT_SIZES = ("no-graph", "state", "build", "internal")
 _TRIES = 3
 _KEPT_ENTRIES = 4  # of Dynamo's, after a build
 _IDLE_MISSES = 32
+_FIRST_LOOKS, _LOOK_EVERY_S = 16, 0.1  # at the misses of a function at its limit
 
 
 #: All records, by id: for what a fork changes.
@@ -60,6 +61,9 @@ class FunctionRecord:
     _again: int = 0  # builds in a row that had nothing new
     _failed: object = ()  # where the module notes which guard of each specialization failed
     _witness: Witness | None = None  # of the same module
+    _has_keys: bool = False  # tuners' choices are among the guards of the same module
+    _turned_away: int = 0  # misses of a function at its limit
+    _look_after: float = 0.0
     _fresh: list = field(default_factory=list)
     _wanted: list = field(default_factory=list)  # in the module that is in place or being built
     _doubtful: list = field(default_factory=list)  # refusals of the call under way
@@ -83,7 +87,7 @@ class FunctionRecord:
     def before_miss(self, door: str, spec: int, guard: int):
         """The Dynamo callback for a call that no specialization serves, or None for the plain function."""
         asked = self.builds
-        if spec >= 0:
+        if spec >= 0 and self._is_worth_a_look():
             self.last_miss = (spec, guard)
             self.last_seen = self._witness.look(self._failed, _core.missed_call()) if self._witness else ()
             if "guards" in config.logs:
@@ -102,6 +106,20 @@ class FunctionRecord:
                 return None
             self._delegated += 1
         return _callback()
+
+    def _is_worth_a_look(self) -> bool:
+        """Looking at a miss takes microseconds for each specialization. A function at its limit may be turned away in every
+        call: after the first few it is looked at ten times a second, and its calls cost little more than plain ones."""
+        if not self.full or "guards" in config.logs:
+            return True
+        self._turned_away += 1
+        if self._turned_away <= _FIRST_LOOKS:
+            return True
+        now = time.monotonic()
+        if now < self._look_after:
+            return False
+        self._look_after = now + _LOOK_EVERY_S
+        return True
 
     def after_miss(self, raised: bool = False) -> None:
         """The missed call is over: what it taught is built, now or in the background. Calls that raised say nothing about
@@ -155,7 +173,7 @@ class FunctionRecord:
     def _lacks_only_keys(self) -> bool:
         """Whether some specialization may serve the call, once it is known that its tuner chooses that config. Not for ever:
         see _IDLE_MISSES."""
-        if self._idle > _IDLE_MISSES or self._witness is None:
+        if not self._has_keys or self._idle > _IDLE_MISSES or self._witness is None:
             return False
         return any(self._witness.is_about(pair, "key") for pair in enumerate(self._failed))
 
@@ -278,6 +296,7 @@ class FunctionRecord:
             self.source = generated.source
             _core.entry_scm_set(self.code, profiling.presented(self.code, module, self.name))
             self._failed = module.failed
+            self._has_keys = any(_tuned(spec) for spec in wanted)
             self._witness = Witness(wanted, generated.checks, generated.guard_texts)
             self._forget_after_build()
             self.builds += 1

@@ -10,6 +10,8 @@ from support import programs
 from support.routes import counted, routed, same, twin, warm
 
 import trident_hook
+from trident_hook import record
+from trident_hook.witness import Witness
 
 
 def test_aligned_and_misaligned_alternate(through):
@@ -76,6 +78,25 @@ def test_the_limit_is_honoured_quietly(through):
     assert len(explanation.specializations) == 2
     routed(fn, first, 3, via="scm")
     routed(fn, second, 3, via="scm")
+
+
+def test_calls_beyond_the_limit_are_looked_at_now_and_then(served, monkeypatch):
+    """Looking at each would make every such call of a function with many specializations cost several times a plain one."""
+    trident_hook.config.limit = 1
+    fn, looked, now = served(programs.shift), [], [100.0]
+    warm(fn, torch.arange(16.0), 3)
+    monkeypatch.setattr(Witness, "look", lambda *a, look=Witness.look: looked.append(1) or look(*a))
+    monkeypatch.setattr(record.time, "monotonic", lambda: now[0])
+    with pytest.warns(UserWarning, match="keeps what it has"):
+        fn(torch.arange(16).half(), 3)
+    for _ in range(199):
+        fn(torch.arange(16).half(), 3)
+    assert len(looked) == 16 + 1
+    fn(torch.arange(16).double(), 3)
+    assert "seen Tensor(torch.float16" in trident_hook.explain(fn).last_miss
+    now[0] += 0.11
+    fn(torch.arange(16).double(), 3)
+    assert "seen Tensor(torch.float64" in trident_hook.explain(fn).last_miss
 
 
 def test_the_limit_of_rebuilds(served):
