@@ -125,3 +125,31 @@ def test_refusals_are_named(suite):
     assert "0 of 1 functions served, 0 hits" in line
     assert line.endswith("1 refusals")
     result.stdout.re_match_lines([r"  1 x graph-break.*"])
+
+
+BYPASSED = """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from trident_hook.testing.workloads import silu
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            return function(*args, **(kwargs or {}))
+
+    def test_under_a_mode():
+        x = torch.ones(8)
+        for _ in range(3):
+            silu(x)
+        with Mode():
+            for _ in range(4):
+                silu(x)
+"""
+
+
+def test_bypasses_are_counted(suite):
+    """A suite under a mode is served nothing, and nothing else would say so."""
+    suite.makepyfile(BYPASSED)
+    result = suite.runpytest_subprocess(*PLUGIN, "--trident-hook")
+    result.assert_outcomes(passed=1)
+    (line,) = [line for line in result.outlines if line.startswith("trident_hook:")]
+    assert line.endswith(" 0 left to Python, 4 bypassed for the thread's state; 0 refusals"), line

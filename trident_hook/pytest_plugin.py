@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-_OUTCOMES = ("hits", "misses", "errors", "python")
+_OUTCOMES = ("hits", "misses", "errors", "python", "bypasses")
 _REASONS_SHOWN = 5
 
 
@@ -54,7 +54,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function):
 
 @dataclass
 class Tally:
-    """Of one process, or summed over xdist's workers. `calls`: hits, misses, errors, python. `refusals`: reason -> functions."""
+    """Of one process, or summed over xdist's workers. `calls`: hits, misses, errors, python, bypasses. `refusals`: reason -> functions."""
 
     functions: int = 0
     served: int = 0  # with at least one hit
@@ -74,7 +74,9 @@ class Tally:
     def __str__(self) -> str:
         text = f"trident_hook: {self.served} of {self.functions} functions served, "
         text += ", ".join(f"{self.calls[name]} {name}" for name in _OUTCOMES[:3])
-        text += f", {self.calls['python']} left to Python; {self.refusals.total()} refusals"
+        text += f", {self.calls['python']} left to Python"
+        text += f", {self.calls['bypasses']} bypassed for the thread's state" if self.calls["bypasses"] else ""
+        text += f"; {self.refusals.total()} refusals"
         for reason, count in self.refusals.most_common(_REASONS_SHOWN):
             text += f"\n  {count} x {reason}"
         if len(self.refusals) > _REASONS_SHOWN:

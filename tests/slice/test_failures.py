@@ -13,6 +13,7 @@ from support import programs
 from support.routes import counted, outcome, routed, same, twin, warm
 
 import trident_hook
+from trident_hook.record import FunctionRecord
 from trident_hook.testing import simdriver
 
 X = torch.arange(16, dtype=torch.float32)
@@ -251,3 +252,21 @@ def test_an_operator_written_in_python_fails(served, during):
     assert added["delegated"] == 0
     during.clear()
     routed(fn, X, via="scm")
+
+
+@pytest.mark.parametrize("place", ["failed", "takes_sizes_as_they_are"])
+def test_a_fault_of_ours_in_a_capture_does_not_reach_the_call(served, monkeypatch, place):
+    """Where no other handler stands: while a refusal is noted, and before Dynamo is asked at all."""
+
+    def fault(*args, **kwargs):
+        faults.append(place)
+        raise RuntimeError("a fault of ours")
+
+    faults, expected = [], programs.breaking(X)
+    fn = served(programs.breaking)
+    monkeypatch.setattr(FunctionRecord, place, fault)
+    for _ in range(2):
+        assert torch.equal(fn(X), expected)
+    assert faults
+    monkeypatch.undo()
+    assert torch.equal(fn(X), expected)

@@ -7,6 +7,7 @@ from support import processes
 PROGRAM = """
 import os, signal, threading
 from trident_hook.build import worker
+from trident_hook.capture.runner import _runners
 from trident_hook.record import _records
 
 trident_hook.config.build = "background"
@@ -15,10 +16,11 @@ fn = trident_hook.jit(programs.shift)
 worker.submit(lambda: go.wait(100))
 fn(x, 3)
 assert not trident_hook.settle(0)
+(runner,) = _runners
 (record,) = (r for r in _records.values() if r.code is programs.shift.__code__)
 held = threading.Event()
 def hold():
-    with record._lock, record._building, worker._changed:
+    with record._lock, record._building, worker._changed, runner._lock:
         held.set()
         go.wait(100)
 threading.Thread(target=hold, daemon=True).start()

@@ -18,6 +18,7 @@ from torch._guards import TracingContext
 from .. import _rt, integrations
 from ..errors import Unsupported
 from ..ir.recipe import Attr, walk
+from ..logs import log
 from . import autograd_functions, bytecode, launches, more_guards, tracing_state
 from .guard_log import recording
 from .guards import GuardTranslator
@@ -84,6 +85,13 @@ class Recorder:
         autograd_functions.teach()
 
     def __call__(self, frame, cache_entry, frame_state):
+        try:
+            return self._answer(frame, cache_entry, frame_state)
+        except Exception as error:  # a fault of ours outside the compile must not reach the user's call either
+            log("capture", "internal fault: %s: %s", type(error).__name__, error)
+            return _left_alone()
+
+    def _answer(self, frame, cache_entry, frame_state) -> ConvertFrameReturn:
         record = self.record_of(frame.f_code)
         serveable, words = _rt.state_read()
         if record is None or not serveable or not autograd_functions.are_readable(frame.f_locals):

@@ -7,8 +7,10 @@ specialization of the same capture: the same guards and program, other precondit
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
+import weakref
 from dataclasses import replace
 
 import torch
@@ -28,6 +30,10 @@ def is_launch(node) -> bool:
     return node.op == "call_function" and getattr(node.target, "__name__", "") == "triton_kernel_wrapper_mutation"
 
 
+#: All that Dynamo may still call: for what a fork changes.
+_runners: weakref.WeakSet = weakref.WeakSet()
+
+
 class Runner:
     """Computes one captured graph for Dynamo, on any thread. `sites`: launch nodes of the normalised graph."""
 
@@ -42,6 +48,7 @@ class Runner:
         if self._ours and not self._outer and not self.uses_results:
             raise Unsupported("launch", "launches with descriptors or hooks that cannot be told apart")
         self._lock = threading.Lock()
+        _runners.add(self)
         self._begun = False
         self._seen: dict[tuple, list] = {}  # binaries that some specialization launches, kept alive for their ids
 
@@ -147,6 +154,15 @@ class Runner:
             launch_device_type=device_type,
             globals_=ObjectKey(capture.globals_),
         )
+
+
+def _after_fork_in_child() -> None:
+    """A thread that is not here may have held a lock."""
+    for runner in list(_runners):
+        runner._lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _binary(site, samples: dict) -> tuple:
