@@ -14,6 +14,7 @@ import trident_hook
 from trident_hook import _compat, _core
 from trident_hook.config import LOG_CHANNELS, Config
 from trident_hook.errors import ConfigError, NotAFunctionError, TridentHookError
+from trident_hook.testing import workloads
 
 X = torch.arange(32, dtype=torch.float32)
 
@@ -508,3 +509,23 @@ def test_variables_are_read(monkeypatch, tmp_path):
     assert Config().logs == set(LOG_CHANNELS)
     for name in list(vars(config)):
         assert name in repr(config)
+
+
+def rest_in_python(y, n):
+    torch._dynamo.graph_break()
+    return y * n
+
+
+def breaks_at_its_last_call(x):
+    return rest_in_python(workloads.silu(x), 3)
+
+
+def test_explain_names_what_a_hit_still_calls_in_python(served):
+    """A graph break at the last call leaves one graph: a hit, of which the rest is Python, and that is said."""
+    fn = served(breaks_at_its_last_call)
+    warm(fn, torch.randn(64))
+    routed(fn, torch.randn(64), via="scm", launches=1)
+    assert "a hit calls rest_in_python() in Python" in str(trident_hook.explain(fn))
+    whole = served(workloads.silu)
+    warm(whole, torch.randn(64))
+    assert "in Python" not in str(trident_hook.explain(whole)).split("specialization 0")[1]
