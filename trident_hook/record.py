@@ -68,6 +68,7 @@ class FunctionRecord:
     _wanted: list = field(default_factory=list)  # in the module that is in place or being built
     _doubtful: list = field(default_factory=list)  # refusals of the call under way
     _static_next: bool = False  # the next capture takes sizes as they are: the last one could not be done with symbols
+    _pending: Unsupported | None = None  # why not; a refusal of the function only if that capture fails as well
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _building: threading.RLock = field(default_factory=threading.RLock)  # taken before _lock, never after it
     _queued: bool = False
@@ -126,6 +127,7 @@ class FunctionRecord:
         what can be captured."""
         with self._lock:
             self._delegated -= 1
+            self._pending = None if raised else self._pending
             doubtful, self._doubtful = self._doubtful, []
             for refusal in () if raised else doubtful:
                 self._count(refusal)
@@ -155,6 +157,8 @@ class FunctionRecord:
         with self._lock:
             self._entries += 1
             self._idle = 0
+            if not spec.program.symbols:
+                self._pending = None
             if self._adopted(spec):
                 return
             self._fresh.append(spec)
@@ -197,13 +201,15 @@ class FunctionRecord:
         with self._lock:
             log("capture", "%s refused: %s", self.name, refusal)
             if symbolic and refusal.slug not in _NOT_ABOUT_SIZES and (self.specializations or self._fresh):
-                self._static_next = True
+                self._static_next, self._pending = True, refusal
                 self._forget_dynamo()
                 return
-            if self._delegated:
-                self._doubtful.append(refusal)
-            else:
-                self._count(refusal)
+            pending, self._pending = self._pending, None
+            for each in (pending, refusal):
+                if each is not None and self._delegated:
+                    self._doubtful.append(each)
+                elif each is not None:
+                    self._count(each)
 
     def _count(self, refusal: Unsupported) -> None:
         with self._lock:
@@ -344,6 +350,11 @@ class FunctionRecord:
         if spec < len(self.guard_texts) and 0 <= guard < len(self.guard_texts[spec]):
             return f"specialization {spec}: {self.guard_texts[spec][guard]}"
         return f"specialization {spec}, guard {guard}"
+
+    def all_refusals(self) -> Counter:
+        """With the one that is not decided yet."""
+        pending = () if self._pending is None else ((self._pending.slug, self._pending.detail),)
+        return self.refusals + Counter(pending)
 
     def counts(self) -> dict:
         """Outcomes of its calls; doors (frame_hits, call_hits) are told apart in `doors()`."""

@@ -89,8 +89,9 @@ for name, values in ANNOTATED.items():
 for name in ("as_i8", "as_i16", "as_i32", "as_i64", "as_u8", "as_u32", "as_u64", "as_fp32", "as_fp64"):
     case(f"{name} symbolic", launcher(getattr(k, name)), X, Y, 48, before=((X, Y, 5), (X, Y, 7), (X, Y, 32)))
 for name in ("as_fp16", "as_bf16"):
-    case(f"{name} symbolic", launcher(getattr(k, name)), X, Y, 48, before=((X, Y, 5), (X, Y, 7), (X, Y, 32)),
-         refused="symbolic argument")  # fmt: skip
+    # An int that has changed has no half yet that is bit for bit Triton's: each value is captured by itself, a call later.
+    case(f"{name} value by value", launcher(getattr(k, name)), X, Y, 48,
+         before=((X, Y, 5), (X, Y, 7), (X, Y, 32), (X, Y, 48)))  # fmt: skip
 
 # -- floats, bools, None
 
