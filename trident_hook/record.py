@@ -204,12 +204,12 @@ class FunctionRecord:
                 self._static_next, self._pending = True, refusal
                 self._forget_dynamo()
                 return
-            pending, self._pending = self._pending, None
-            for each in (pending, refusal):
-                if each is not None and self._delegated:
-                    self._doubtful.append(each)
-                elif each is not None:
-                    self._count(each)
+            refusals, self._pending = [each for each in (self._pending, refusal) if each is not None], None
+            if self._delegated:
+                self._doubtful += refusals
+                return
+            for each in refusals:
+                self._count(each)
 
     def _count(self, refusal: Unsupported) -> None:
         with self._lock:
@@ -239,7 +239,7 @@ class FunctionRecord:
     def _forget_after_build(self) -> None:
         """What the module lacks is captured anew. But a new key of a tuner, for a graph that is known, only needs the graph
         once more: Dynamo keeps a few entries for that, as long as they teach something."""
-        if self._entries > _KEPT_ENTRIES or not any(_tuned(spec) for spec in self.specializations):
+        if self._entries > _KEPT_ENTRIES or not self._has_keys:
             self._forget_dynamo()
 
     def _count_idle(self) -> None:

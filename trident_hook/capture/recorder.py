@@ -68,6 +68,9 @@ class Capture:
     problem: Unsupported | None = None
     complete: bool = False
 
+    def refused(self, refusal: Unsupported) -> None:
+        self.record.failed(refusal, symbolic=self.symbolic)
+
 
 class Recorder:
     """`(frame, cache_entry, frame_state) -> ConvertFrameReturn`, given to Dynamo's set_eval_frame."""
@@ -109,7 +112,7 @@ class Recorder:
         except Exception as error:  # Dynamo's own failure, or our refusal, must not reach the user's call
             first = str(error).strip().splitlines()
             unknown = Unsupported("dynamo-error", f"{type(error).__name__}: {first[0] if first else ''}")
-            record.failed(capture.problem or unknown, symbolic=capture.symbolic)
+            capture.refused(capture.problem or unknown)
             return _left_alone()
         finally:
             stack.pop()
@@ -118,7 +121,7 @@ class Recorder:
         if answer.guarded_code is None:
             answer.apply_to_code = False
             why = integrations.refusal() or "Dynamo found nothing to compile in this call"
-            record.failed(capture.problem or Unsupported("no-graph", why), symbolic=capture.symbolic)
+            capture.refused(capture.problem or Unsupported("no-graph", why))
             return answer
         capture.breaks = list(_graph_breaks() - breaks)
         self._learn(capture, answer.guarded_code, guard_log, frame.f_locals)
@@ -148,10 +151,10 @@ class Recorder:
                 observer(capture, guarded_code)
         except Unsupported as refusal:
             capture.problem = refusal
-            capture.record.failed(refusal, symbolic=capture.symbolic)
+            capture.refused(refusal)
         except Exception as error:  # our fault: the function keeps Dynamo's answer
             capture.problem = Unsupported("internal", f"{type(error).__name__}: {error}")
-            capture.record.failed(capture.problem)
+            capture.refused(capture.problem)
 
 
 def _left_alone() -> ConvertFrameReturn:

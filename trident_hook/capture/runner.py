@@ -119,7 +119,6 @@ class Runner:
             if key in self._seen:
                 return None
             self._seen[key] = records
-        record = self.capture.record
         try:
             learned(self._specialization(sites, samples))
             return None
@@ -128,7 +127,7 @@ class Runner:
         except Exception as error:
             log("capture", "internal fault: %s: %s", type(error).__name__, error)
             problem = Unsupported("internal", f"{type(error).__name__}: {error}")
-        record.failed(problem, symbolic=self.capture.symbolic)
+        self.capture.refused(problem)
         return problem
 
     def _specialization(self, sites: dict, samples: dict) -> Specialization:
