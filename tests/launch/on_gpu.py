@@ -76,6 +76,7 @@ def examine(case, device: str) -> dict:
 
     def call(fn):
         memory.restore()
+        _synchronize(device)  # the call may be on a stream that does not wait for this one's
         answer = outcome(fn, args, {})
         _synchronize(device)
         return answer.error, [_portable(answer.value), memory.contents()]
