@@ -104,6 +104,7 @@ cdef extern from "tdh_rt.h":
         uint8_t flags
     ctypedef struct tdh_state:
         uint64_t word[8]
+    ctypedef int (*tdh_specialization_fn)(tdh_call*, const tdh_state*, PyObject**) noexcept
     ctypedef struct tdh_kernel:
         const unsigned char* cubin
         uint64_t cubin_size

@@ -22,6 +22,11 @@
   __asm__(".section .rodata\n.balign 64\n" #symbol ":\n.incbin \"" file "\"\n" #symbol "_end:\n.previous\n"); \
   extern __attribute__((visibility("hidden"))) const unsigned char symbol[], symbol##_end[]
 
+/* What the units of a module share (trident_hook/codegen/unit.py). TDH_SHARED data is defined by each of them, as long as
+ * it needs to be: the linker keeps one, as long as the longest. */
+#define TDH_HIDDEN __attribute__((visibility("hidden")))
+#define TDH_SHARED __attribute__((common, visibility("hidden")))
+
 /* One read of a tensor argument; everything borrowed. */
 typedef struct tdh_tensor {
   void *impl;
@@ -45,6 +50,10 @@ enum { TDH_TENSOR_CONJ = 1, TDH_TENSOR_NEG = 2, TDH_TENSOR_INFERENCE = 4 };
 typedef struct tdh_state {
   uint64_t word[TDH_STATE_WORDS];
 } tdh_state;
+
+/* One specialization: TDH_HIT, TDH_MISS, ... as tdh_entry_fn. */
+typedef int (*tdh_specialization_fn)(tdh_call *call, const tdh_state *state, PyObject **result);
+#define TDH_SPECIALIZATION(name) TDH_HIDDEN int name(tdh_call *, const tdh_state *, PyObject **)
 
 /* A CUBIN embedded in the module, and its function per device once loaded. */
 typedef struct tdh_kernel {

@@ -64,7 +64,8 @@ def raw_source(name: str) -> str:
 def normalised(source: str) -> str:
     for number, digest in enumerate(dict.fromkeys(re.findall(r"\b([0-9a-f]{24,64})\.cubin", source))):
         source = source.replace(digest, f"<cubin {number}>")
-    return re.sub(r"(# .*CUBIN <cubin \d+>), \d+ bytes", r"\1, <size> bytes", source)
+    source = re.sub(r"(# .*CUBIN <cubin \d+>), \d+ bytes", r"\1, <size> bytes", source)
+    return re.sub(r"(\.cubin_size = )\d+", r"\1<size>", source)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support import processes, programs
+from support import modules, processes, programs
 from support.routes import routed, warm
 
 import trident_hook
@@ -74,7 +74,7 @@ def on_the_worker(job):
 
 def built(answer: int, more: str = "") -> bytes:
     config.cache = False
-    return cache.compiled(SOURCE.format(answer) + more, [])
+    return cache.compiled(modules.of_text(SOURCE.format(answer) + more))
 
 
 def pid() -> int:
@@ -183,7 +183,7 @@ def test_errors_are_the_same(fault, tmp_path, monkeypatch):
     texts = []
     for run in (lambda job: job(), on_the_worker):
         with pytest.raises(BuildError) as caught:
-            run(lambda: cache.compiled(SOURCE.format(1) + FAULTS[fault], []))
+            run(lambda: cache.compiled(modules.of_text(SOURCE.format(1) + FAULTS[fault])))
         texts.append(str(caught.value))
     assert process.is_running()
     assert texts[0] == texts[1]
@@ -308,8 +308,9 @@ def test_a_fork_during_its_build(at_hand, tmp_path):
 
 ENDING = """
 import os, sys, time, trident_hook
+from support import modules
 from trident_hook.build import cache, worker
-worker.submit(lambda: cache.compiled({source!r}, []))
+worker.submit(lambda: cache.compiled(modules.of_text({source!r})))
 while not os.path.exists(sys.argv[1]):
     time.sleep(0.02)
 if sys.argv[2] == "killed":

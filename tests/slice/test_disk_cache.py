@@ -59,9 +59,11 @@ def test_a_module_is_compiled_once(served, folder, compilations):
     for _ in range(3):
         warm(served(programs.shift), X, 3)
     assert len(compilations) == 1
-    module = only_module(folder)
-    assert files(folder) == [f"{module.parent.name}/{module.stem}{end}" for end in (".pyx", ".so")]
-    assert module.parent.name == module.name[:2]
+    module, (unit,) = only_module(folder), folder.rglob("*.o")
+    expected = [module.with_suffix(".pyx"), module, unit]
+    assert files(folder) == sorted(path.relative_to(folder).as_posix() for path in expected)
+    for path in (module, unit):
+        assert path.parent.name == path.name[:2]
 
 
 def test_the_source_lies_beside_the_module(served, folder):
@@ -268,5 +270,6 @@ def test_processes_build_the_same_modules_at_once(folder):
         assert processes.finished(process)[0] == "served\n"
     modules = list(folder.rglob("*.so"))
     assert len(modules) == 3
-    expected = sorted(f"{m.parent.name}/{m.stem}{end}" for m in modules for end in (".pyx", ".so"))
-    assert files(folder) == expected, "temporary files were left"
+    expected = [f"{m.parent.name}/{m.stem}{end}" for m in modules for end in (".pyx", ".so")]
+    assert {*expected} == {name for name in files(folder) if not name.endswith(".o")}, "temporary files were left"
+    assert len(list(folder.rglob("*.o"))) == 3

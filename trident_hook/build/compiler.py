@@ -108,7 +108,16 @@ def compile_command() -> list[str]:
     return [*compiler_command(), *CFLAGS, f"-I{PYTHON_INCLUDE}", f"-I{include_dir()}"]
 
 
+def build(pyx: Path, linked: list[Path], target: Path) -> Path:
+    """A unit and the objects of those that it goes on from, as one module. Returns the unit's object, beside its source."""
+    unit = pyx.with_suffix(".o")
+    compile_c(cythonize(pyx), unit)
+    link([unit, *linked], target)
+    return unit
+
+
 def compile_c(source: Path, target: Path) -> None:
+    """source.c -> an object."""
     from . import prelude
 
     helped = prelude.options()
@@ -117,14 +126,27 @@ def compile_c(source: Path, target: Path) -> None:
     if helped:
         prelude.forget()
     done = _run_compiler(source, target, [])
+    _require(done, "a compiled module")
+
+
+def link(objects: list[Path], target: Path) -> None:
+    command = [*compiler_command(), *LDFLAGS, *map(str, objects), "-o", str(target)]
+    _require(_run(command, target.parent), "a linked module")
+
+
+def _require(done: subprocess.CompletedProcess, expected: str) -> None:
     if done.returncode:
-        raise BuildError(f"{shlex.join(done.args)} failed:\n{done.stderr[-2000:]}", "a compiled module", REPORT)
+        raise BuildError(f"{shlex.join(done.args)} failed:\n{done.stderr[-2000:]}", expected, REPORT)
 
 
 def _run_compiler(source: Path, target: Path, more: list[str]) -> subprocess.CompletedProcess:
-    command = [*compile_command(), *more, *LDFLAGS, f"-Wa,-I{source.parent}", str(source), "-o", str(target)]
+    command = [*compile_command(), *more, f"-Wa,-I{source.parent}", "-c", str(source), "-o", str(target)]
+    return _run(command, source.parent)
+
+
+def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess:
     try:
-        return subprocess.run(command, capture_output=True, text=True, cwd=source.parent, timeout=TIMEOUT_S)
+        return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
         raise BuildError(
             f"{command[0]} did not end within {TIMEOUT_S} s", "a C compiler that ends", "Set TRIDENT_HOOK_CC."

@@ -43,22 +43,22 @@ class LoadedScm:
 
 
 def _load(generated):
-    content = cache.compiled(generated.source, generated.kernels)
+    content = cache.compiled(generated)
     try:
-        return _import(content)
+        return _import(generated.module_name, content)
     except ImportError as error:
         log("build", "a module does not load (%s): built again", error)
-        cache.forget(generated.source)
-        return _import(cache.compiled(generated.source, generated.kernels))
+        cache.forget(generated)
+        return _import(generated.module_name, cache.compiled(generated))
 
 
-def _import(content: bytes):
+def _import(name: str, content: bytes):
     handle, private = tempfile.mkstemp(suffix=".so", prefix="trident_hook_")
     try:
         with os.fdopen(handle, "wb") as out:
             out.write(content)
-        loader = importlib.machinery.ExtensionFileLoader(cache.MODULE, private)
-        spec = importlib.util.spec_from_file_location(cache.MODULE, private, loader=loader)
+        loader = importlib.machinery.ExtensionFileLoader(name, private)
+        spec = importlib.util.spec_from_file_location(name, private, loader=loader)
         module = importlib.util.module_from_spec(spec)
         loader.exec_module(module)
         return module

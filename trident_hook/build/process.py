@@ -29,7 +29,7 @@ from . import compiler
 IDLE_S = 60
 _START_S = 60
 _CHECK_S = 5
-_DEADLINE_S = 2 * compiler.TIMEOUT_S + 300  # the C compiler runs at most twice
+_DEADLINE_S = 3 * compiler.TIMEOUT_S + 300  # the C compiler runs at most twice, and links
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 
 _lock = threading.Lock()  # one build at a time
@@ -38,12 +38,12 @@ _given_up = False  # it cannot be started, or does not stay alive
 _ending = False  # the program is
 
 
-def build(pyx: Path, target: Path) -> bool:
-    """Compiles `pyx` into `target` in the build process. False: there is none, it has to be done here. Raises BuildError."""
+def build(pyx: Path, linked: list[Path], target: Path) -> bool:
+    """`compiler.build` in the build process. False: there is none, it has to be done here. Raises BuildError."""
     global _given_up
     if _given_up or not sys.executable or getattr(sys, "frozen", False):
         return False
-    request = {"pyx": str(pyx), "target": str(target), "settings": _settings()}
+    request = {"pyx": str(pyx), "linked": [*map(str, linked)], "target": str(target), "settings": _settings()}
     with _lock:
         answer = _ask(request)
         if "gone" in answer:

@@ -69,7 +69,7 @@ def _answer(compiler, request: dict, pyx: Path) -> dict:
 
     try:
         _adopt(compiler, request["settings"])
-        compiler.compile_c(compiler.cythonize(pyx), Path(request["target"]))
+        compiler.build(pyx, [Path(name) for name in request["linked"]], Path(request["target"]))
         return {"built": True}
     except BuildError as error:
         return {"error": [error.seen, error.expected, error.remedy]}

@@ -189,7 +189,7 @@ def write_entry(specializations: list[Specialization], tables: Tables) -> str:
         return _SINGLE_ENTRY
     dispatcher = Dispatcher(specializations, tables)
     choose = dispatcher.write()
-    count, groups = len(specializations), list(dispatcher.groups)
+    groups = list(dispatcher.groups)
     members = [member for group in groups for member in group]
     begins = [sum(map(len, groups[:number])) for number in range(len(groups) + 1)]
     out = Lines()
@@ -202,12 +202,7 @@ def write_entry(specializations: list[Specialization], tables: Tables) -> str:
         out('"""')
         out("const int first[1]")
         out("int members[1]")
-    out()
-    out("ctypedef int (*_spec)(tdh_call* c, const tdh_state* st, PyObject** result) noexcept")
-    out(f"cdef _spec specs[{count}]")
-    for index in range(count):
-        out(f"specs[{index}] = _spec_{index}")
-    return choose + out.text() + "\n" + _ENTRY.replace("@COUNT@", str(count))
+    return choose + out.text() + "\n" + _ENTRY.replace("@COUNT@", str(len(specializations)))
 
 
 _SINGLE_ENTRY = """

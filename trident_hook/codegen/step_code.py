@@ -118,11 +118,11 @@ class StepWriter:
         self._lines += [f"/* {self._number}: {text} */", ", ".join(self._line) + ","]
         self._line = []
 
-    def write(self, out: Lines, name: str, of: str) -> None:
+    def write(self, out: Lines, name: str, of: str, linkage: str) -> None:
         with out.block("cdef extern from *:"):
             out('"""')
             out(f"/* Asked again when something they depend on has changed: {of}. {{what, guard, of, with, n}} */")
-            out(f"static const tdh_step {name}[] = {{")
+            out(f"{linkage} const tdh_step {name}[] = {{")
             for line in self._lines or ["{0}"]:
                 out(f"  {line}")
             out("};")
