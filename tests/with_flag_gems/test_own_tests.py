@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from benchmarks import flag_gems_tests as runner
+from benchmarks import flag_gems_tests_merge as merger
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -146,3 +147,53 @@ def test_outcomes_of_phases(tmp_path, lines, outcome):
     path = tmp_path / "outcomes.jsonl"
     path.write_text("".join(json.dumps({"test": "a", "when": w, "outcome": o, "seconds": 0}) + "\n" for w, o in lines))
     assert runner.read(path)["a"]["outcome"] == outcome
+
+
+# -- several campaigns as one --------------------------------------------------------------------------------------------
+
+
+def campaign(path: Path, without: dict, ours: dict) -> Path:
+    halves = {
+        "without": {"tests": without, "seconds": 1.0, "status": 0},
+        "with": {"tests": ours, "seconds": 2.0, "status": 0},
+    }
+    path.write_text(json.dumps({"kind": "flag_gems_tests", "runs": halves, "conditions": {"jobs": 1}}))
+    return path
+
+
+def test_campaigns_are_merged(tmp_path, capsys):
+    """The last comparison of a test counts; one half alone is no comparison."""
+    hits = {"calls": {"hits": 3}}
+    first = campaign(
+        tmp_path / "1.json",
+        {"f.py::test_a[x::1]": entry("passed"), "f.py::test_b": entry("passed"), "f.py::test_c": entry("skipped")},
+        {"f.py::test_a[x::1]": entry("failed"), "f.py::test_d": entry("passed")},
+    )
+    second = campaign(
+        tmp_path / "2.json",
+        {"f.py::test_a[x::1]": entry("passed"), "f.py::test_b": entry("passed")},
+        {"f.py::test_a[x::1]": entry("passed", **hits), "f.py::test_b": entry("passed")},
+    )
+    out = tmp_path / "merged.json"
+    assert merger.main([str(out), str(first), str(second)]) == 0
+    merged = json.loads(out.read_text())
+    assert merged["tests"] == {
+        "f.py::test_a[x::1]": ["passed", "passed", 3, 0.1, 0.1],
+        "f.py::test_b": ["passed", "passed", 0, 0.1, 0.1],
+    }
+    assert (merged["compared"], merged["tests_with_hits"], merged["differences"]) == (2, 1, [])
+    assert merged["tests_alone"] == {"without": {"f.py::test_c": "skipped"}, "with": {"f.py::test_d": "passed"}}
+    assert merged["by_function"]["test_a"] == {"compared": 1, "with_hits": 1}
+    assert [c["seconds"] for c in merged["campaigns"]] == [{"without": 1.0, "with": 2.0}] * 2
+    assert "2 tests compared, 0 differences, 1 with hits" in capsys.readouterr().out
+    assert merger.main([str(out), str(second), str(first)]) == 1, "the other way round the last one differs"
+
+
+@pytest.mark.parametrize("content", ['{"kind": "cold_flag_gems"}', '{"kind": "flag_gems_tests", "runs": {"with": {}}}'])
+def test_what_is_no_result_is_not_merged(tmp_path, capsys, content):
+    bad = tmp_path / "bad.json"
+    bad.write_text(content)
+    with pytest.raises(SystemExit):
+        merger.main([str(tmp_path / "out.json"), str(bad)])
+    assert f"{bad} is no result of benchmarks.flag_gems_tests with both runs" in capsys.readouterr().err
+    assert not (tmp_path / "out.json").exists()
