@@ -82,7 +82,7 @@ ALLOWED = {  # package -> the other packages of trident_hook that it may import
     "codegen": {"ir", "capture"},  # capture: guard_code takes guards.local_name, which belongs in ir/source
     "launch": {"testing"},  # target.set_simulated finds the simulation's own current device
     "capture": {"ir", "launch", "integrations"},
-    "build": set(),
+    "build": {"codegen"},  # what it compiles
 }
 
 

@@ -8,6 +8,7 @@ import shutil
 import pytest
 import torch
 import triton
+import triton.language as tl
 from support import programs
 from support.routes import routed
 from test_variants import Held, add_kernel
@@ -150,6 +151,51 @@ def test_a_linked_one_looks_at_the_state(served, folder):
     with torch.no_grad():
         for call in CALLS:
             routed(fn, *call, via="dynamo", reason="torch state")
+
+
+@triton.jit
+def unsigned_kernel(x, y, n: tl.uint32, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at) + n)
+
+
+def unsigned(x, n, mode):
+    y = torch.empty_like(x)
+    unsigned_kernel[(1,)](x, y, n, BLOCK=32)
+    return y * SCALE if mode else y
+
+
+def test_constants_of_more_than_32_bits(served, folder, units):
+    """Cython would make Python objects of them, which only the module that it wrote them for has."""
+    fn = served(unsigned)
+    for n in (3, 5):
+        routed(fn, X, n, False, via="dynamo")
+    routed(fn, X, 5, True, via="dynamo")
+    for n in (7, 2**31 + 5, 2**32 - 1):
+        routed(fn, X, n, False, via="scm", launches=1)
+        routed(fn, X, n, True, via="scm", launches=1)
+    assert [own for own, _, _ in units] == [[0], [1], [2]]
+
+
+def test_a_unit_with_python_constants_is_not_linked(served, folder, units, monkeypatch):
+    monkeypatch.setattr(compiler, "is_self_contained", lambda source: False)
+    fn = served(work)
+    learn(fn)
+    all_hit(fn)
+    assert [own for own, _, _ in units] == [[*range(n)] for n in (1, 2, 3, 4)]
+    assert not list(folder.rglob("*.o"))
+
+
+@pytest.mark.parametrize("constant", ["2147483647", "(<int64_t>4294967295)", "4294967295"])
+def test_python_constants_are_seen(tmp_path, constant):
+    source = tmp_path / "tdh_scm_1.pyx"
+    source.write_text(
+        f"# cython: language_level=3\nfrom libc.stdint cimport int64_t\nfrom tdh cimport *\n"
+        f"cdef public int _spec_0(tdh_call* c, const tdh_state* st, PyObject** result) noexcept:\n"
+        f"    cdef int64_t v = c.spec\n    return 0 <= v <= {constant}\n"
+    )
+    text = compiler.cythonize(source).read_text()
+    assert compiler.is_self_contained(text) == (constant != "4294967295")
 
 
 # -- a cache that is not as it was ---------------------------------------------------------------------------------------

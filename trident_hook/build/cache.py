@@ -98,12 +98,14 @@ def compiled(module: GeneratedModule) -> bytes:
         sealed = content + hashlib.sha256(content).digest()  # what follows an ELF file does not matter to the loader
         _publish(target.with_suffix(".pyx"), source.encode())
         _publish(target, sealed)
-        _publish_unit(keys[-1], begin, unit)
+        if unit:
+            _publish_unit(keys[-1], begin, unit)
     return content
 
 
-def _make(module: GeneratedModule, begin: int, objects: list[bytes]) -> tuple[bytes, bytes]:
-    """The module, and the object of its specializations from `begin` on; `objects` have those before."""
+def _make(module: GeneratedModule, begin: int, objects: list[bytes]) -> tuple[bytes, bytes | None]:
+    """The module, and the object of its specializations from `begin` on, if others can link it; `objects` have those
+    before."""
     work = Path(tempfile.mkdtemp(prefix="trident_hook_"))
     try:
         pyx = work / f"{module.module_name}.pyx"
@@ -116,7 +118,11 @@ def _make(module: GeneratedModule, begin: int, objects: list[bytes]) -> tuple[by
         built = work / f"{module.module_name}.so"
         if not (worker.is_this_thread() and process.build(pyx, linked, built)):
             compiler.build(pyx, linked, built)
-        return built.read_bytes(), pyx.with_suffix(".o").read_bytes()
+        unit = pyx.with_suffix(".o").read_bytes()
+        if not compiler.is_self_contained(pyx.with_suffix(".c").read_text()):
+            log("build", "%s uses Python constants: it is not linked into others", module.name)
+            unit = None
+        return built.read_bytes(), unit
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import gc
 import os
+import re
 import shlex
 import subprocess
 import sysconfig
@@ -100,6 +101,8 @@ def cythonize(source: Path) -> Path:
     return source.with_suffix(".c")
 
 
+#: The first line of a function that belongs to a specialization.
+_SPECIALIZATION = re.compile(r"^\w.*_spec_\d+\w*\(.*\{$")
 REPORT = "This is a fault of trident_hook: please report it with the source."
 
 
@@ -114,6 +117,20 @@ def build(pyx: Path, linked: list[Path], target: Path) -> Path:
     compile_c(cythonize(pyx), unit)
     link([unit, *linked], target)
     return unit
+
+
+def is_self_contained(source: str) -> bool:
+    """Of C that Cython wrote: whether its specializations do without the module's Python constants, which are there only
+    when that very module was imported."""
+    inside = False
+    for line in source.splitlines():
+        if _SPECIALIZATION.match(line):
+            inside = True
+        elif line == "}":
+            inside = False
+        if inside and "__pyx_mstate" in line:
+            return False
+    return True
 
 
 def compile_c(source: Path, target: Path) -> None:

@@ -78,7 +78,11 @@ class Tables:
 
 
 def literal(value: int) -> str:
-    """A 64-bit int constant in Cython."""
+    """A 64-bit int constant in Cython. What needs more than 32 bits has a type: Cython would compare it as a Python object."""
     if not -(2**63) <= value < 2**63:
         raise OverflowError(f"{value} does not fit 64 bits")
-    return "(<int64_t>-9223372036854775807 - 1)" if value == -(2**63) else str(value)
+    if value == -(2**63):
+        return "(<int64_t>-9223372036854775807 - 1)"
+    if -(2**31) < value < 2**31:
+        return str(value)
+    return f"(<int64_t>{value})" if value > 0 else f"(-<int64_t>{-value})"
