@@ -70,6 +70,7 @@ class Explanation:
     builds: int
     build_seconds: float
     served_after: float | None
+    fixed_floats: str | None = None  # why floats that change are constants, each of its own specialization
 
     def __str__(self) -> str:
         if not self.known:
@@ -83,6 +84,8 @@ class Explanation:
         ]
         if self.refused:
             lines.append(f"  left alone: {self.refused}")
+        if self.fixed_floats:
+            lines.append(f"  each value of a float needs a specialization of its own: {self.fixed_floats}")
         if self.full:
             lines.append("  at its limit: calls that no specialization serves run as plain Python")
         lines += [f"  refused {n} time(s): {reason}" for reason, n in self.refusals.items()]
@@ -131,6 +134,7 @@ def explain(fn) -> Explanation:
         builds=record.builds,
         build_seconds=record.build_seconds,
         served_after=record.served_after,
+        fixed_floats=None if record.fixed_floats is None else str(record.fixed_floats),
     )
 
 

@@ -20,8 +20,8 @@ from .witness import Sighting, Witness
 
 #: Refusals that say something about one call, not about the function: they end it only when they keep coming.
 _ABOUT_THE_CALL = ("no-graph", "state", "dynamo-error")
-#: Refusals that are no different where every size is a constant.
-_NOT_ABOUT_SIZES = ("no-graph", "state", "build", "internal")
+#: Refusals that are no different where every number is a constant.
+_NOT_ABOUT_SYMBOLS = ("no-graph", "state", "build", "internal")
 _TRIES = 3
 _KEPT_ENTRIES = 4  # of Dynamo's, after a build
 _IDLE_MISSES = 32
@@ -48,6 +48,7 @@ class FunctionRecord:
     _warned: bool = False
     full: bool = False  # over its budget: its module stays, the rest keeps its previous path
     launches: bool = True  # its names reach a Triton launcher
+    fixed_floats: Unsupported | None = None  # why floats that change are constants here
     reads_contexts: bool = False  # a capture saw what a torch.autograd.Function saved
     jitted: bool = False  # under jit(): its call door stays when enable() ends
     last_miss: tuple[int, int] | None = None  # the specialization that was asked last, and which of its guards failed
@@ -195,12 +196,18 @@ class FunctionRecord:
         log("capture", "%s: specialization %d serves another key of its tuner", self.name, known.index)
         return True
 
-    def failed(self, refusal: Unsupported, *, symbolic: bool = False) -> None:
-        """A capture that led to nothing. A function that has nothing else is left alone from then on. `symbolic`: sizes that
-        had changed were symbols in it. Captures without them have led to something, so the next is made without them."""
+    def failed(self, refusal: Unsupported, *, symbolic: bool = False, floats: bool = False) -> None:
+        """A capture that led to nothing. A function that has nothing else is left alone from then on. `symbolic`, `floats`:
+        sizes, floats that had changed were symbols in it. The next capture is made without: with floats as they are for good; with
+        sizes as they are once, where captures without them have led to something."""
         with self._lock:
             log("capture", "%s refused: %s", self.name, refusal)
-            if symbolic and refusal.slug not in _NOT_ABOUT_SIZES and (self.specializations or self._fresh):
+            other = refusal.slug not in _NOT_ABOUT_SYMBOLS
+            if floats and other and self.fixed_floats is None:
+                self.fixed_floats = refusal
+                self._forget_dynamo()
+                return
+            if symbolic and other and (self.specializations or self._fresh):
                 self._static_next, self._pending = True, refusal
                 self._forget_dynamo()
                 return
@@ -322,7 +329,12 @@ class FunctionRecord:
             self._wanted = self.specializations
             if len(good) < len(new):
                 self._fresh = [*good, *self._fresh]
-            self.failed(refusal, symbolic=all(spec.program.symbols for spec in new if spec not in good))
+            to_blame = [spec.program for spec in new if spec not in good]
+            self.failed(
+                refusal,
+                symbolic=all(program.symbols for program in to_blame),
+                floats=all(program.has_floats for program in to_blame),
+            )
 
     def _over_budget(self, why: str) -> None:
         self.full, self.why_full = True, why

@@ -21,7 +21,13 @@ from .torch_state import differences
 _LONG = 40  # what is expected is not written twice when it is longer
 _PLAIN_KEYS = (str, bytes, int, bool, float)  # comparing one with a key of a dict runs no code of the program
 _FIELDS = {"size": "sizes", "stride": "strides", "storage_offset": "storage_offset"}
-_CONSTANTS = {"none": "None", "not_none": "anything but None", "true": "True", "false": "False"}
+_CONSTANTS = {
+    "none": "None",
+    "not_none": "anything but None",
+    "true": "True",
+    "false": "False",
+    "finite": "a finite float",
+}
 
 
 @dataclass(frozen=True)
@@ -41,8 +47,8 @@ class Sighting:
 
 
 #: Kinds whose expectation is fixed, and which all show the same thing of one source: how it is seen.
-_VIEWS = {"tensor": "whole", "equals": "whole", "members": "whole", "nan": "whole", "id": "whole", "none": "whole", "not_none": "whole",
-          "true": "whole", "false": "whole", "type": "type", "length": "length", "dict_length": "length"}  # fmt: skip
+_VIEWS = {"tensor": "whole", "equals": "whole", "members": "whole", "nan": "whole", "finite": "whole", "id": "whole",
+          "none": "whole", "not_none": "whole", "true": "whole", "false": "whole", "type": "type", "length": "length", "dict_length": "length"}  # fmt: skip
 
 
 class Witness:

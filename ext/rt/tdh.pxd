@@ -196,6 +196,8 @@ cdef extern from "tdh_num.h":
     int tdh_equals(PyObject*, PyObject*) nogil
     int tdh_same_members(PyObject*, PyObject*) nogil
     uint64_t tdh_float_bits(PyObject*) nogil
+    uint64_t tdh_double_bits(double) nogil
+    int tdh_float_is_finite(PyObject*) nogil
     Py_ssize_t tdh_length(PyObject*) nogil
     Py_ssize_t tdh_text_length(PyObject*) nogil
     int64_t tdh_text_at(PyObject*, Py_ssize_t) nogil

@@ -143,6 +143,9 @@ static inline uint64_t tdh_double_bits(double v) {
 static inline uint64_t tdh_float_bits(PyObject *o) {
   return tdh_double_bits(PyFloat_AS_DOUBLE(o));
 }
+static inline int tdh_float_is_finite(PyObject *o) {
+  return o != NULL && PyFloat_CheckExact(o) && __builtin_isfinite(PyFloat_AS_DOUBLE(o));
+}
 /* Same bits: -0.0 is not 0.0, and a NaN equals only the same NaN. */
 static inline int tdh_float_is(PyObject *o, double want) {
   return o != NULL && PyFloat_CheckExact(o) && tdh_float_bits(o) == tdh_double_bits(want);

@@ -17,7 +17,7 @@ from trident_hook.codegen.dispatch_code import Dispatcher
 from trident_hook.codegen.writer import Tables
 from trident_hook.testing.specialize import specialize
 
-SCALE = 2.0
+MODE = "add"
 
 
 def served_by(fn, *args) -> int | None:
@@ -220,30 +220,30 @@ def test_aligned_and_not():
     assert set(record._failed) == {0}
 
 
-def scaled(x):
-    return x * SCALE
+def by_global(x):
+    return x + x if MODE == "add" else x * len(MODE)
 
 
 def test_what_no_argument_tells_apart_is_asked_in_the_order_of_the_last_hits(monkeypatch):
     """Two values of a global: the environment guards of one fail, those of the other hold."""
     module = sys.modules[__name__]
-    served = trident_hook.jit(twin(scaled))
-    for value in (2.0, 3.0):
-        monkeypatch.setattr(module, "SCALE", value)
+    served = trident_hook.jit(twin(by_global))
+    for value in ("add", "double"):
+        monkeypatch.setattr(module, "MODE", value)
         routed(served, X(), via="dynamo")
     for _ in range(2):
-        for number, value in enumerate((2.0, 3.0)):
-            monkeypatch.setattr(module, "SCALE", value)
+        for number, value in enumerate(("add", "double")):
+            monkeypatch.setattr(module, "MODE", value)
             for _ in range(3):
                 routed(served, X(), via="scm")
                 assert served_by(served, X()) == number
-    monkeypatch.setattr(module, "SCALE", 4.0)
+    monkeypatch.setattr(module, "MODE", "triple")
     assert served_by(served, X()) is None
     routed(
         served,
         X(),
         via="dynamo",
-        reason="specialization 0: [env] G['SCALE'] == 2.0 (expected 2.0, seen 4.0); specialization 1: [env] G['SCALE']",
+        reason="specialization 0: [env] G['MODE'] == 'add' (expected 'add', seen 'triple'); specialization 1: [env] G['MODE']",
     )
 
 

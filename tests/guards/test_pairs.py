@@ -332,6 +332,24 @@ def test_shape():
         routed(served, t(4, 6), via="scm")
 
 
+@pytest.mark.parametrize("other", [math.inf, -math.inf, math.nan, 3, True, None])
+def test_finite(other):
+    """A float that changes: any finite one, and nothing else."""
+
+    def added(x, a):
+        return x + a if a is not None else x + 1
+
+    served = trident_hook.jit(added)
+    for value in (1.5, 2.5):
+        routed(served, X, value, via=None)  # Dynamo remembers by place: it may know already that this one changes
+    for value in (3.5, -0.0, 5e-324, 1.7976931348623157e308):
+        routed(served, X, value, via="scm")
+    routed(served, X, other, via="dynamo")
+    said = "finite float" if isinstance(other, float) else "expected <class float>"
+    assert said in trident_hook.explain(served).last_miss
+    routed(served, X, 3.5, via="scm")
+
+
 ABSENT = object()
 
 

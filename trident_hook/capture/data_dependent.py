@@ -14,6 +14,7 @@ from torch.utils._pytree import SequenceKey, tree_leaves
 
 from ..errors import Unsupported
 from ..ir.program import Bound, Check, NumberArg, OpCall
+from . import floats
 
 _PLAIN = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float64, torch.float32,
           torch.float16, torch.bfloat16)  # fmt: skip
@@ -153,6 +154,8 @@ def refuse_stale_numbers(graph_module) -> None:
     does not do: a second `.item()` behind a launch is taken for the first, and may be gone from the graph."""
     decided = None
     for node in graph_module.graph.nodes:
+        if any(map(floats.is_number_input, node.args if node.target == "item" else ())):
+            continue  # of a float argument: there is no data
         if decided is not None and _writes_unseen(node.target):
             raise Unsupported("data-dependent", f"{decided} reads the data before {node.name} may write it")
         for value in tree_leaves(node.meta.get("example_value")):

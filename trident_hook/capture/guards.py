@@ -13,6 +13,7 @@ from ..errors import Unsupported
 from ..ir.guard import Guard, ShapeText, TensorFacts
 from ..ir.objects import ObjectKey
 from ..ir.source import Source
+from . import floats
 from .guard_log import GuardLog, Node
 from .set_uses import without_order
 from .stricter import stricter_guards
@@ -203,9 +204,17 @@ class GuardTranslator:
             if node.parent is not None:
                 source = self._source_of(node)
                 sources.setdefault(source.text, source)
-        guards = []
+        guards, texts, symbolic = [], [], set()
         for part in args[1]:
             text = part.split("  #")[0].strip()
+            tree = floats.float_of_guard(text)
+            if tree is None:
+                texts.append(text)
+            else:
+                symbolic.add(ast.unparse(tree))
+                guards.append(Guard("finite", self._named(tree, sources), None, text))
+        for text in texts:
+            floats.refuse_compared(text, symbolic)
             pair = _identity(text)
             if pair is None:
                 guards.append(Guard("shape", Source(("none",), (), text), _shape_text(text, sources), text))

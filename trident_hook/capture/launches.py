@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from dataclasses import dataclass
 
 from ..errors import Unsupported
@@ -82,9 +83,11 @@ class PythonLauncher:
 
     def __init__(self, site: LaunchSite, tensor_names: tuple, int_names: tuple, choice: int | None = None) -> None:
         self.site, self.tensor_names, self.int_names, self.choice = site, tensor_names, int_names, choice
+        self.float_names = {v.name for v in site.arguments.values() if _is_float(v)}  # given as their 64 bits
 
     def __call__(self, tensors: tuple, ints: tuple) -> None:
-        values = dict(zip(self.tensor_names, tensors, strict=True)) | dict(zip(self.int_names, ints, strict=True))
+        numbers = {n: _from_bits(i) if n in self.float_names else i for n, i in zip(self.int_names, ints, strict=True)}
+        values = dict(zip(self.tensor_names, tensors, strict=True)) | numbers
         self.launch(lambda value: values[value.name] if hasattr(value, "name") else value)
 
     def launch(self, value_of):
@@ -238,6 +241,11 @@ def _check_result(site: LaunchSite, params: list) -> None:
 def _add_param(params, equal, unequal, compiled, function, index, name, type_, value, expr_of, sample_of) -> None:
     declared = function.params[index]
     is_node = hasattr(value, "op")
+    if _is_float(value):
+        if not type_.startswith("fp"):
+            raise Unsupported("float", f"{type_} parameter {name!r} is given a float that changes")
+        params.append(Param(name, type_, expr_of(value), declared=bool(declared.annotation_type)))
+        return
     if type_ == "constexpr":
         if is_node:
             sample = sample_of(value)
@@ -305,6 +313,8 @@ def _autotune_key(site: LaunchSite, expr_of, sample_of) -> tuple[tuple, KnownKey
         value = site.arguments.get(name)
         if _is_tensor(value):
             continue  # Triton compares tensors as objects, so each would be tuned for: here the choice is kept
+        if _is_float(value):
+            raise Unsupported("float", f"{name!r}, a float that changes, is among the keys of a tuner")
         if hasattr(value, "op") and type(sample_of(value)) is int:
             multiple = getattr(site.kernel, "rounded_keys", {}).get(name, 1)
             pairs.append(_rounded_up(expr_of(value), sample_of(value), multiple))
@@ -339,6 +349,17 @@ def _fallback_names(site: LaunchSite) -> tuple[list, list]:
         if hasattr(value, "op"):
             (tensors if _is_tensor(value) else ints)[value.name] = value
     return list(tensors.values()), list(ints.values())
+
+
+def _is_float(value) -> bool:
+    """Whether a graph value is a float argument that is a symbol."""
+    import torch
+
+    return hasattr(value, "op") and isinstance(value.meta.get("val"), torch.SymFloat)
+
+
+def _from_bits(bits: int) -> float:
+    return struct.unpack("<d", struct.pack("<q", bits))[0]
 
 
 def _is_tensor(value) -> bool:

@@ -15,12 +15,13 @@ from ..ir.program import (
     Input,
     IntArg,
     IntListArg,
+    NumberArg,
     OpCall,
     TensorArg,
     TensorListArg,
     TensorMeta,
 )
-from . import launches, pre_hooks
+from . import floats, launches, pre_hooks
 from .data_dependent import Numbers
 
 #: Allocations whose result is fully described by the traced sizes, strides, dtype and device.
@@ -48,6 +49,7 @@ class ProgramBuilder:
         self.samples: dict[str, object] = {}
         self.symbols: dict = {}
         self.constants: dict = {}  # get_attr node -> its tensor, where every use only copies it
+        self.floats: set = set()  # placeholders of float arguments that are symbols
         self.names: dict[str, str] = {}  # a further getitem of the same result -> the first one's name
         self.numbers = Numbers(traced.graph)
 
@@ -83,7 +85,13 @@ class ProgramBuilder:
         inputs = []
         for index, (node, expr) in enumerate(zip(nodes, self.recipe.graph_args, strict=True)):
             value = node.meta.get("val")
-            if isinstance(value, torch.Tensor):
+            inner = floats.argument_of(expr)
+            if inner is not None:
+                symbol = floats.symbol_of(node)
+                self.symbols[symbol] = ("input", index, 0)
+                self.floats.add(node)
+                inputs.append(Input(node.name, inner, None, symbol, "float"))
+            elif isinstance(value, torch.Tensor):
                 inputs.append(Input(node.name, expr, tensor_meta(value)))
             elif isinstance(value, torch.SymInt):
                 symbol = value.node.expr
@@ -136,6 +144,8 @@ class ProgramBuilder:
         if isinstance(target, torch._ops.HigherOrderOperator):
             raise Unsupported("higher-order", f"{target.name()} holds functions of its own")
         if isinstance(target, torch._ops.OpOverload):
+            if node.args and node.args[0] in self.floats:
+                return None  # `symbol_of` has seen that it only reads the float
             if isinstance(node.meta.get("val"), (torch.SymInt, int)) and target.namespace == "aten" and not node.users:
                 return None
             if target is torch.ops.aten._assert_scalar.default:
@@ -231,7 +241,7 @@ class ProgramBuilder:
                 return ConstArg(meta)
             if isinstance(meta, (list, tuple)):
                 return self._whole(value, meta, op)
-            return self.numbers.argument(value) or IntArg(self._expr(value))
+            return self._number(value) or IntArg(self._expr(value))
         if isinstance(value, (list, tuple)):
             items = list(value)
             if any(isinstance(v, torch.fx.Node) for v in items):
@@ -270,8 +280,16 @@ class ProgramBuilder:
             return meta
         raise Unsupported("graph-value", f"{value.name} is a {type(meta).__name__}")
 
+    def _number(self, node) -> NumberArg | None:
+        """Of a float or bool that was read. One that was computed is refused by `_expr`."""
+        if node.args and node.args[0] in self.floats:
+            return NumberArg(node.meta["val"].node.expr, "float")
+        return self.numbers.argument(node)
+
     def _settled(self, value):
         """For launches, whose preconditions are checked before the program begins."""
+        if isinstance(value, torch.fx.Node) and value.args and value.args[0] in self.floats:
+            return self._number(value)
         expr = self._expr(value)
         return expr if isinstance(expr, (str, int)) else checked(expr)
 
@@ -282,7 +300,7 @@ class ProgramBuilder:
         if value is None:
             return ConstArg(None)
         if isinstance(value, torch.fx.Node):
-            return self.numbers.argument(value) or self._expr(value)
+            return self._number(value) or self._expr(value)
         if isinstance(value, (bool, float, str)):
             return ConstArg(value)
         return self._expr(value)
@@ -306,6 +324,8 @@ def checked(expr, known=frozenset()):
     if expr.is_Integer:
         return int(expr)
     for symbol in expr.free_symbols - known:
+        if symbol_is_type(symbol, SymT.FLOAT):
+            raise Unsupported("float", f"a size or number is computed from a float that changes ({symbol})")
         if symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)):
             raise Unsupported("data-dependent", f"a size that is only known when the program runs ({symbol})")
     return expr

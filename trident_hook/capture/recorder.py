@@ -19,7 +19,7 @@ from .. import _rt, integrations
 from ..errors import Unsupported
 from ..ir.recipe import Attr, walk
 from ..logs import log
-from . import autograd_functions, bytecode, launches, more_guards, tracing_state
+from . import autograd_functions, bytecode, floats, launches, more_guards, tracing_state
 from .guard_log import recording
 from .guards import GuardTranslator
 from .normalize import normalize
@@ -31,13 +31,13 @@ _stack = threading.local()
 #: then be kept, to be asked whether it agrees.
 observer = None
 
-#: record_runtime_overhead adds calls to the generated code that only Dynamo's own logs need. specialize_float: a float
-#: is a constant of its specialization; Dynamo would otherwise turn one that changes into a tensor and read it back.
+#: record_runtime_overhead adds calls to the generated code that only Dynamo's own logs need. specialize_float: off, a float
+#: that changes becomes a symbol, see floats.py.
 #: skip_*: guards that Dynamo leaves out by default for speed, and is wrong without: hooks that are added to a module,
 #: parameters that become the same tensor, defaults of functions that are called.
 _DYNAMO_SETTINGS = {
     "record_runtime_overhead": False,
-    "specialize_float": True,
+    "specialize_float": False,
     "skip_nnmodule_hook_guards": False,
     "skip_no_tensor_aliasing_guards_on_parameters": False,
     "skip_guards_on_constant_func_defaults": False,
@@ -46,6 +46,8 @@ _DYNAMO_SETTINGS = {
 
 #: Of a capture whose symbols could not be followed (a size divided, compared as a float, sorted by).
 _AS_THEY_ARE = {"automatic_dynamic_shapes": False, "assume_static_by_default": True}
+#: Of functions whose floats cannot be symbols: each is a constant of its specialization.
+_FIXED_FLOATS = {"specialize_float": True}
 
 
 @dataclass
@@ -57,6 +59,8 @@ class Capture:
     globals_: dict
     state: tuple
     symbolic: bool  # sizes that have changed are symbols
+    floats: bool = False  # a float that has changed is one
+    computed: str = ""  # what Dynamo computed from such a symbol
     graphs: int = 0
     breaks: list = field(default_factory=list)  # Dynamo's words for each graph break
     graph_name: str = ""
@@ -69,7 +73,7 @@ class Capture:
     complete: bool = False
 
     def refused(self, refusal: Unsupported) -> None:
-        self.record.failed(refusal, symbolic=self.symbolic)
+        self.record.failed(refusal, symbolic=self.symbolic, floats=self.floats)
 
 
 class Recorder:
@@ -86,6 +90,7 @@ class Recorder:
         tracing_state.teach()
         more_guards.teach()
         autograd_functions.teach()
+        self.knows_floats = floats.teach(_note_float)
 
     def __call__(self, frame, cache_entry, frame_state):
         try:
@@ -99,8 +104,17 @@ class Recorder:
         serveable, words = _rt.state_read()
         if record is None or not serveable or not autograd_functions.are_readable(frame.f_locals):
             return _left_alone()
+        floats_were_fixed = record.fixed_floats is not None
+        answer = self._compile(record, words, frame, cache_entry, frame_state)
+        if record.fixed_floats is not None and not floats_were_fixed:
+            answer = self._compile(record, words, frame, cache_entry, frame_state)
+        return answer
+
+    def _compile(self, record, words, frame, cache_entry, frame_state) -> ConvertFrameReturn:
         capture = Capture(record, frame.f_code, frame.f_globals, tuple(words), not record.takes_sizes_as_they_are())
-        settings = _DYNAMO_SETTINGS if capture.symbolic else _DYNAMO_SETTINGS | _AS_THEY_ARE
+        settings = _DYNAMO_SETTINGS | ({} if capture.symbolic else _AS_THEY_ARE)
+        if record.fixed_floats is not None or not self.knows_floats:
+            settings |= _FIXED_FLOATS
         # As torch.compile marks its functions: without this, Dynamo passes over a frame that holds no tensor.
         eval_frame.always_optimize_code_objects[frame.f_code] = True
         breaks = _graph_breaks()
@@ -125,7 +139,9 @@ class Recorder:
             return answer
         capture.breaks = list(_graph_breaks() - breaks)
         self._learn(capture, answer.guarded_code, guard_log, frame.f_locals)
-        return answer
+        # What was refused runs as plain Python. Dynamo's code for it is not needed, and behind a graph break it may be wrong:
+        # it passes on the number in the place of `f"{number}"` where that is a symbol.
+        return answer if capture.problem is None else _left_alone()
 
     def _learn(self, capture: Capture, guarded_code, guard_log, values: dict) -> None:
         try:
@@ -198,6 +214,12 @@ def _break_reason(capture: Capture) -> str:
     return reason.splitlines()[0] if reason else f"{capture.graphs} graphs of {capture.code.co_name}"
 
 
+def _note_float(computed: str) -> None:
+    """Dynamo has made a float a symbol, or computed something from one."""
+    for capture in _stack.__dict__.get("captures", ())[-1:]:
+        capture.floats, capture.computed = True, capture.computed or computed
+
+
 def _backend(graph_module, example_inputs):
     """Called by Dynamo inside the compile. A graph that is refused is an exception: the frame then runs as plain Python,
     as it would have."""
@@ -207,7 +229,10 @@ def _backend(graph_module, example_inputs):
     capture.graph_name = graph_module.meta["backend_id"]
     capture.traced_code = list(TracingContext.get_traced_code() or ())
     try:
+        floats.refuse_as_tensors(graph_module.graph)
         capture.traced, _ = normalize(graph_module, example_inputs)
+        if capture.computed:
+            raise Unsupported("float", f"something is computed from a float that changes ({capture.computed})")
         sites = {n: launches.site_of(n) for n in capture.traced.graph.nodes if is_launch(n)}
     except Unsupported as refusal:
         capture.problem = refusal

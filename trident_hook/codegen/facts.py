@@ -93,6 +93,8 @@ def _of_guard(guard: Guard, note) -> None:
         _of_constant(source, {"none": None, "true": True, "false": False}[guard.kind], note)
     elif guard.kind in ("equals", "nan"):
         _of_constant(source, arg.value, note)
+    elif guard.kind == "finite":
+        note("class", source, ObjectKey(float))
     elif guard.kind == "members":
         note("class", source, ObjectKey(type(arg.value)))
     elif guard.kind in ("length", "dict_length"):

@@ -11,6 +11,7 @@ from ..ir.guard import Guard
 from ..ir.source import Source
 from . import intexpr
 from .values import Reader
+from .writer import literal
 
 
 class GuardWriter:
@@ -44,7 +45,7 @@ class GuardWriter:
         )
         self._fail_unless(f"rt.keys_apply({t}.keys, st) == {facts.keys:#x}ULL")
         for field, numbers_ in (("sizes", facts.sizes), ("strides", facts.strides)):
-            terms = [f"{t}.{field}[{d}] == {n}" for d, n in enumerate(numbers_) if n is not None]
+            terms = [f"{t}.{field}[{d}] == {literal(n)}" for d, n in enumerate(numbers_) if n is not None]
             if terms:
                 self._fail_unless(" and ".join(terms))
 
@@ -58,7 +59,7 @@ class GuardWriter:
     def _equals(self, guard: Guard) -> None:
         value, want = self.reader.object(guard.source), guard.arg.value
         if type(want) is int and -(2**63) < want < 2**63:
-            self._fail_unless(f"tdh_int_is({value}, {want})")
+            self._fail_unless(f"tdh_int_is({value}, {literal(want)})")
         elif type(want) is float:
             self._fail_unless(f"tdh_float_is({value}, PyFloat_AS_DOUBLE({self.tables.object(guard.arg)}))")
         else:
@@ -78,6 +79,10 @@ class GuardWriter:
 
     def _false(self, guard: Guard) -> None:
         self._fail_unless(f"{self.reader.object(guard.source)} == Py_False")
+
+    def _finite(self, guard: Guard) -> None:
+        self._fail_unless(f"tdh_float_is_finite({self.reader.object(guard.source)})")
+        self.reader.finite.add(guard.source.key)
 
     def _nan(self, guard: Guard) -> None:
         self._fail_unless(f"tdh_equals({self.reader.object(guard.source)}, {self.tables.object(guard.arg)})")

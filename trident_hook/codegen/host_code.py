@@ -66,6 +66,10 @@ class HostWriter:
         for expr in self._int_expressions():
             (self.late if expr.free_symbols & late else wanted).append(expr)
         symbols = sorted({s for e in (*wanted, *self.late) for s in e.free_symbols} - late, key=str)
+        for item in self.program.inputs:
+            if item.meta is None and item.kind == "float":
+                self.ints[item.symbol] = self._declare("double", f"s_{item.symbol}")
+                self.out(f"{self.ints[item.symbol]} = {self._scalar_input(item)}")
         for symbol in symbols:
             place = self.program.symbols.get(symbol)
             if place is None:
@@ -91,10 +95,10 @@ class HostWriter:
                 self._require(note, seen, f"{op.kernel.name} has no pre-run hooks",
                               f"PyList_GET_SIZE({self.tables.object(op.hooks)}) == 0", ("hooks", op.hooks))  # fmt: skip
             for expr, value in op.equal:
-                self._require(note, seen, f"{op.kernel.name}: {expr} == {value}", f"{self.int(expr)} == {value}",
+                self._require(note, seen, f"{op.kernel.name}: {expr} == {value}", f"{self.int(expr)} == {literal(value)}",
                               ("int", expr))  # fmt: skip
             for expr, value in op.unequal:
-                self._require(note, seen, f"{op.kernel.name}: {expr} != {value}", f"{self.int(expr)} != {value}",
+                self._require(note, seen, f"{op.kernel.name}: {expr} != {value}", f"{self.int(expr)} != {literal(value)}",
                               ("int", expr))  # fmt: skip
             for param in op.params:
                 if param.tensor and param.value in self._input_names():
@@ -104,7 +108,9 @@ class HostWriter:
                     if param.divisible is not None:
                         self._require(note, seen, f"{op.kernel.name}: {param.name} divisible by 16: {param.divisible}",
                                       _aligned(self.pointers[param.value], param), ("pointer", param))  # fmt: skip
-                elif not param.tensor and param.value is not None and not isinstance(param.value, (int, float, bool)):
+                elif not (
+                    param.tensor or param.value is None or isinstance(param.value, (int, float, bool, NumberArg))
+                ):
                     self._int_precondition(note, seen, op, param)
         for op in self.program.ops:  # last: a call that lacks nothing else is one that may be learned without a build
             if isinstance(op, Launch) and op.keys:
@@ -301,7 +307,10 @@ class HostWriter:
             for index, handle in enumerate(tensors):
                 self.out(f"a[{index}] = {handle}")
             for index, value in enumerate(op.fallback_ints):
-                self.out(f"n[{index}] = {self.int(value)}")
+                is_float = isinstance(value, NumberArg)  # by its bits: see PythonLauncher
+                self.out(
+                    f"n[{index}] = {f'<int64_t>tdh_double_bits({self.int(value)})' if is_float else self.int(value)}"
+                )
             self.max_tensors = max(self.max_tensors, len(tensors))
             self.max_ints = max(self.max_ints, len(op.fallback_ints))
             self.out("status = TDH_ERROR")
@@ -344,6 +353,8 @@ class HostWriter:
             name = self._declare(_INT_TYPES[param.type], f"k_{param.name}")
             self.out(f"{name} = <{_INT_TYPES[param.type]}>{self.int(value)}")
             return f"&{name}"
+        if isinstance(value, NumberArg) and param.type not in ("fp32", "fp64"):
+            raise Unsupported("float", f"{param.type} parameter {param.name!r} is given a float that changes")
         if param.type in ("fp32", "fp64"):  # through a double, as Triton converts it
             c_type = {"fp32": "float", "fp64": "double"}[param.type]
             name = self._declare(c_type, f"k_{param.name}")
@@ -353,6 +364,9 @@ class HostWriter:
 
     # -- helpers -------------------------------------------------------------------------------------------------------
     def int(self, expr) -> str:
+        """C expression of an int, or of a number that was read."""
+        if isinstance(expr, NumberArg):
+            return self.ints[expr.symbol]
         return literal(expr) if isinstance(expr, int) else self.ints[expr]
 
     def _symbol(self, symbol) -> str:
@@ -380,7 +394,7 @@ class HostWriter:
         source = self.reader.source_of(expr)
         if source is None:
             raise Unsupported("graph-input", f"{item.name} = {expr}")
-        return self.reader.int(source)
+        return self.reader.float(source) if item.kind == "float" else self.reader.int(source)
 
     def _int_expressions(self) -> list:
         found = []
@@ -401,7 +415,7 @@ class HostWriter:
         found += [o for o in self.program.outputs if not isinstance(o, (str, ConstArg, NumberArg))]
         unique = {}
         for item in found:
-            if not isinstance(item, (int, float, bool, str)) and item is not None:
+            if not isinstance(item, (int, float, bool, str, NumberArg)) and item is not None:
                 unique.setdefault(item, item)
         return list(unique)
 

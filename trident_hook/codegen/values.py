@@ -23,14 +23,16 @@ class Reader:
         self.known: dict[tuple, str] = {}
         self.tensors: dict[tuple, str] = {}
         self.ints: dict[tuple, str] = {}
+        self.floats: dict[tuple, str] = {}
+        self.finite: set[tuple] = set()  # sources that a guard has found to be finite floats
         self.held = 0
 
     @contextlib.contextmanager
     def scope(self):
         """What is read in a block that may be left early, or not be entered, is not known behind it."""
-        before = dict(self.known), dict(self.tensors), dict(self.ints)
+        before = dict(self.known), dict(self.tensors), dict(self.ints), dict(self.floats)
         yield
-        self.known, self.tensors, self.ints = before
+        self.known, self.tensors, self.ints, self.floats = before
 
     # -- objects ---------------------------------------------------------------------------------------------------
     def object(self, source: Source) -> str:
@@ -134,6 +136,17 @@ class Reader:
             value = self.object(source)
             name = self.ints[source.key] = self._new("int64_t", "i_" + value.split("[")[0])
             self.out(f"if not tdh_int_read({value}, &{name}): {self.fail()}")
+        return name
+
+    def float(self, source: Source) -> str:
+        """A float that was traced as a symbol, which is finite."""
+        if source.key not in self.finite:
+            raise Unsupported("float", f"no guard asks whether {source} is finite")
+        name = self.floats.get(source.key)
+        if name is None:
+            value = self.object(source)
+            name = self.floats[source.key] = self._new("double", "d_" + value.split("[")[0])
+            self.out(f"{name} = PyFloat_AS_DOUBLE({value})")
         return name
 
     # -- recipe expressions ----------------------------------------------------------------------------------------

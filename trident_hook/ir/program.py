@@ -71,10 +71,13 @@ class ConstArg:
 
 @dataclass(frozen=True)
 class NumberArg:
-    """A float or bool that an earlier operation returned; `kind`: "float" or "bool"."""
+    """A float or bool that an earlier operation returned, or a float argument; `kind`: "float" or "bool"."""
 
     symbol: object
     kind: str
+
+    def __str__(self) -> str:
+        return str(self.symbol)
 
 
 @dataclass(frozen=True)
@@ -151,8 +154,8 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Param:
-    """One parameter of a kernel as it is passed. `value`: a tensor name, an int expression, a float, a bool, or None
-    for a null pointer.
+    """One parameter of a kernel as it is passed. `value`: a tensor name, an int expression, a float, a bool, a NumberArg of
+    a float, or None for a null pointer.
 
     `divisible` is Triton's divisibility-by-16 class of a pointer or int ("D"), None where Triton has none.
     `declared`: the type is the parameter's annotation, so it does not follow the value."""
@@ -235,8 +238,9 @@ class Input:
 
     name: str
     expr: object
-    meta: TensorMeta | None  # None for an int
-    symbol: object = None  # the sympy symbol of an int input
+    meta: TensorMeta | None  # None for a number
+    symbol: object = None  # the sympy symbol of a number
+    kind: str = "int"  # of number: "int" or "float"
 
 
 @dataclass(frozen=True)
@@ -245,6 +249,11 @@ class HostProgram:
     ops: tuple
     outputs: tuple  # tensor names, int expressions, NumberArg or ConstArg, in the order of the graph's outputs
     symbols: dict  # sympy symbol -> ("size"|"stride"|"offset", input index, dim) or ("input", input index)
+
+    @property
+    def has_floats(self) -> bool:
+        """Whether a float argument is a symbol."""
+        return any(item.meta is None and item.kind == "float" for item in self.inputs)
 
     def __str__(self) -> str:
         lines = [f"input {i.name} = {i.expr}" for i in self.inputs]

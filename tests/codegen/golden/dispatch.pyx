@@ -8,7 +8,7 @@ from tdh cimport *
 cdef extern from *:
     """
     TDH_SHARED const tdh_rt_api *tdh_rt;
-    TDH_SHARED PyObject *tdh_obj[20];
+    TDH_SHARED PyObject *tdh_obj[19];
     TDH_SHARED void *tdh_site[4];
     TDH_SHARED void *tdh_plan[2];  /* of watched environment guards */
     TDH_SHARED PyObject *tdh_arm[2];
@@ -211,6 +211,9 @@ cdef int _spec_2_body(tdh_call* c, const tdh_state* st, PyObject** result, PyObj
     cdef tdh_tensor v_t_v_x
     cdef PyObject* v_mode
     cdef PyObject* v_amount
+    cdef double v_d_v_amount
+    cdef double s_zf37
+    cdef double[1] in_d
     cdef void* h_add = NULL
     cdef int status = TDH_ERROR
     cdef int ovf = 0
@@ -237,20 +240,25 @@ cdef int _spec_2_body(tdh_call* c, const tdh_state* st, PyObject** result, PyObj
     v_mode = c.locals[1]
     if v_mode == NULL: return _miss(c, 2, 3)
     if not (tdh_equals(v_mode, obj[8])): return _miss(c, 2, 3)
-    # L['amount'] == 2.5
+    # type(L['amount']) is <class float>
     v_amount = c.locals[2]
     if v_amount == NULL: return _miss(c, 2, 4)
-    if not (tdh_float_is(v_amount, PyFloat_AS_DOUBLE(obj[9]))): return _miss(c, 2, 4)
+    if not (<PyObject*>Py_TYPE(v_amount) == obj[9]): return _miss(c, 2, 4)
+    # L['amount'] is a finite float
+    if not (tdh_float_is_finite(v_amount)): return _miss(c, 2, 5)
     # not hasattr(L['x'], '_dynamo_dynamic_indices')
-    if rt.attr_find(v_x, obj[3], &hold[0]) != 0: PyErr_Clear(); return _miss(c, 2, 5)
+    if rt.attr_find(v_x, obj[3], &hold[0]) != 0: PyErr_Clear(); return _miss(c, 2, 6)
     # graph inputs and symbols
+    v_d_v_amount = PyFloat_AS_DOUBLE(v_amount)
+    s_zf37 = v_d_v_amount
     k = _env_0(c)
-    if k >= 0: return _miss(c, 2, 7 + k)
+    if k >= 0: return _miss(c, 2, 8 + k)
     if result == NULL: return TDH_HIT  # only asked whether it holds
     while True:
-        # add = aten.add.Tensor(arg0_1, 2.5)
+        # add = aten.add.Tensor(arg0_1, item)
         a[0] = v_t_v_x.impl
-        if rt.op_call(site[2], a, n, NULL, outs, NULL, NULL) != 0: break
+        in_d[0] = s_zf37
+        if rt.op_call(site[2], a, n, in_d, outs, NULL, NULL) != 0: break
         h_add = outs[0]
         # return out[0]
         r[0] = rt.wrap(h_add)
@@ -282,6 +290,9 @@ cdef int _spec_3_body(tdh_call* c, const tdh_state* st, PyObject** result, PyObj
     cdef tdh_tensor v_t_v_x
     cdef PyObject* v_mode
     cdef PyObject* v_amount
+    cdef double v_d_v_amount
+    cdef double s_zf37
+    cdef double[1] in_d
     cdef void* h_add = NULL
     cdef int status = TDH_ERROR
     cdef int ovf = 0
@@ -307,29 +318,34 @@ cdef int _spec_3_body(tdh_call* c, const tdh_state* st, PyObject** result, PyObj
     v_mode = c.locals[1]
     if v_mode == NULL: return _miss(c, 3, 3)
     if not (tdh_equals(v_mode, obj[8])): return _miss(c, 3, 3)
-    # L['amount'] == 2.5
+    # type(L['amount']) is <class float>
     v_amount = c.locals[2]
     if v_amount == NULL: return _miss(c, 3, 4)
-    if not (tdh_float_is(v_amount, PyFloat_AS_DOUBLE(obj[9]))): return _miss(c, 3, 4)
+    if not (<PyObject*>Py_TYPE(v_amount) == obj[9]): return _miss(c, 3, 4)
+    # L['amount'] is a finite float
+    if not (tdh_float_is_finite(v_amount)): return _miss(c, 3, 5)
     # not hasattr(L['x'], '_dynamo_dynamic_indices')
-    if rt.attr_find(v_x, obj[3], &hold[0]) != 0: PyErr_Clear(); return _miss(c, 3, 5)
+    if rt.attr_find(v_x, obj[3], &hold[0]) != 0: PyErr_Clear(); return _miss(c, 3, 6)
     # L['x'].stride()[0] == L['x'].size()[1]
-    if not ((v_t_v_x.strides[0] == v_t_v_x.sizes[1])): return _miss(c, 3, 6)
-    if ovf: return _miss(c, 3, 6)
-    # 2 <= L['x'].size()[0]
-    if not ((2 <= v_t_v_x.sizes[0])): return _miss(c, 3, 7)
+    if not ((v_t_v_x.strides[0] == v_t_v_x.sizes[1])): return _miss(c, 3, 7)
     if ovf: return _miss(c, 3, 7)
-    # 2 <= L['x'].size()[1]
-    if not ((2 <= v_t_v_x.sizes[1])): return _miss(c, 3, 8)
+    # 2 <= L['x'].size()[0]
+    if not ((2 <= v_t_v_x.sizes[0])): return _miss(c, 3, 8)
     if ovf: return _miss(c, 3, 8)
+    # 2 <= L['x'].size()[1]
+    if not ((2 <= v_t_v_x.sizes[1])): return _miss(c, 3, 9)
+    if ovf: return _miss(c, 3, 9)
     # graph inputs and symbols
+    v_d_v_amount = PyFloat_AS_DOUBLE(v_amount)
+    s_zf37 = v_d_v_amount
     k = _env_0(c)
-    if k >= 0: return _miss(c, 3, 10 + k)
+    if k >= 0: return _miss(c, 3, 11 + k)
     if result == NULL: return TDH_HIT  # only asked whether it holds
     while True:
-        # add = aten.add.Tensor(arg2_1, 2.5)
+        # add = aten.add.Tensor(arg2_1, item)
         a[0] = v_t_v_x.impl
-        if rt.op_call(site[3], a, n, NULL, outs, NULL, NULL) != 0: break
+        in_d[0] = s_zf37
+        if rt.op_call(site[3], a, n, in_d, outs, NULL, NULL) != 0: break
         h_add = outs[0]
         # return out[0]
         r[0] = rt.wrap(h_add)
@@ -409,7 +425,7 @@ cdef int _choose(tdh_call* c, const tdh_state* st) noexcept:
                 elif f_1 == 104: return 1
                 break
             return -1
-        elif f_0 == obj[19]:  # <class float>
+        elif f_0 == obj[9]:  # <class float>
             while True:
                 # L['x']: ndim
                 v_x = c.locals[0]
@@ -477,7 +493,7 @@ cdef tdh_scm scm
 cdef tdh_module module
 
 module.abi = TDH_ABI_VERSION
-module.n_objects = 20
+module.n_objects = 19
 module.n_sites = 4
 module.n_plans = 2
 module.n_specs = 4
