@@ -59,36 +59,22 @@ cdef extern from "Python.h":
     Py_ssize_t PyObject_Size(PyObject*) nogil
     double PyFloat_AS_DOUBLE(PyObject*) nogil
     int PyFloat_CheckExact(PyObject*) nogil
-    int PyBUF_READ
-    object PyMemoryView_FromMemory(char*, Py_ssize_t, int)
-    PyObject* PyCapsule_New(void*, const char*, void*)
-    void* PyCapsule_GetPointer(PyObject*, const char*)
 
 
 cdef extern from "tdh_scm.h":
     enum:
-        TDH_ABI_VERSION
         TDH_HIT
         TDH_MISS
         TDH_ERROR
         TDH_BYPASS
-    const char* TDH_SCM_CAPSULE
     ctypedef struct tdh_call:
         PyObject** locals
         PyObject* func
         int32_t spec
         int32_t guard
-    ctypedef int (*tdh_entry_fn)(tdh_call*, PyObject**) noexcept
-    ctypedef struct tdh_scm:
-        uint32_t abi
-        uint32_t n_specs
-        tdh_entry_fn entry
 
 
 cdef extern from "tdh_rt.h":
-    const char* TDH_RT_CAPSULE
-    const char* TDH_OP_SITE_CAPSULE
-    const char* TDH_ENV_PLAN_CAPSULE
     ctypedef struct tdh_tensor:
         void* impl
         const int64_t* sizes
@@ -155,20 +141,6 @@ cdef extern from "tdh_rt.h":
         int (*tensor_map)(const tdh_tensor_map*, void*) noexcept
         int (*launch_scratch)(tdh_kernel*, const tdh_launch_env*, int64_t, int64_t, int64_t, void**, void**) noexcept
         int (*env_recheck)(void*, PyObject*, tdh_call*, const tdh_step*, int32_t, PyObject**, uint32_t*) noexcept
-    const char* TDH_MODULE_CAPSULE
-    ctypedef struct tdh_module:
-        uint32_t abi
-        uint32_t n_objects
-        uint32_t n_sites
-        uint32_t n_plans
-        uint32_t n_specs
-        const tdh_rt_api** rt
-        PyObject** objects
-        void** sites
-        void** plans
-        PyObject** arms
-        tdh_scm* scm
-        tdh_entry_fn entry
 
 
 cdef extern from "tdh_num.h":

@@ -215,6 +215,27 @@ typedef struct tdh_module {
   tdh_entry_fn entry;
 } tdh_module;
 
+/* What CPython imports: a module with two attributes. Written out here, as Cython's own would be most of what the C compiler
+ * has to do. TDH_MODULE stands behind the arrays that it names; `dispatch` is the entry, `name` that of PyInit_. */
+static inline int tdh_module_fill(PyObject *self, tdh_module *module, int *failed) {
+  PyObject *capsule = PyCapsule_New(module, TDH_MODULE_CAPSULE, NULL);
+  PyObject *view = PyMemoryView_FromMemory((char *)failed, (Py_ssize_t)(module->n_specs * sizeof *failed), PyBUF_READ);
+  int made = capsule != NULL && view != NULL && PyModule_AddObjectRef(self, "__tdh_module__", capsule) == 0 &&
+             PyModule_AddObjectRef(self, "__tdh_failed__", view) == 0;
+  Py_XDECREF(capsule);
+  Py_XDECREF(view);
+  return made ? 0 : -1;
+}
+#define TDH_MODULE(name, dispatch, specs, n_obj, n_site, n_plan)                                                      \
+  TDH_HIDDEN int dispatch(tdh_call *, PyObject **);                                                                   \
+  static tdh_scm name##_scm;                                                                                          \
+  static tdh_module name##_module = {TDH_ABI_VERSION, n_obj,    n_site,  n_plan,      specs,   &tdh_rt,               \
+                                     tdh_obj,         tdh_site, tdh_plan, tdh_arm, &name##_scm, dispatch};            \
+  static int name##_exec(PyObject *self) { return tdh_module_fill(self, &name##_module, tdh_failed); }               \
+  static PyModuleDef_Slot name##_slots[] = {{Py_mod_exec, (void *)name##_exec}, {0, NULL}};                           \
+  static PyModuleDef name##_def = {PyModuleDef_HEAD_INIT, #name, NULL, 0, NULL, name##_slots, NULL, NULL, NULL};      \
+  PyMODINIT_FUNC PyInit_##name(void) { return PyModuleDef_Init(&name##_def); }
+
 enum {
   TDH_COUNT_LAUNCH = 0,
   TDH_COUNT_OP_CALL,

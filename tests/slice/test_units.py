@@ -177,25 +177,35 @@ def test_constants_of_more_than_32_bits(served, folder, units):
     assert [own for own, _, _ in units] == [[0], [1], [2]]
 
 
-def test_a_unit_with_python_constants_is_not_linked(served, folder, units, monkeypatch):
-    monkeypatch.setattr(compiler, "is_self_contained", lambda source: False)
-    fn = served(work)
-    learn(fn)
-    all_hit(fn)
-    assert [own for own, _, _ in units] == [[*range(n)] for n in (1, 2, 3, 4)]
-    assert not list(folder.rglob("*.o"))
-
-
-@pytest.mark.parametrize("constant", ["2147483647", "(<int64_t>4294967295)", "4294967295"])
-def test_python_constants_are_seen(tmp_path, constant):
-    source = tmp_path / "tdh_scm_1.pyx"
+@pytest.mark.parametrize("body", ["0 <= v <= 4294967295", "len(<object>result[0])", "v // 0", "v == <object>result[0]"])
+def test_python_objects_of_cythons_are_refused(tmp_path, body):
+    """What a function would need of Cython's module is left out, so it must not need any."""
+    source = tmp_path / "tdh_unit_1.pyx"
     source.write_text(
-        f"# cython: language_level=3\nfrom libc.stdint cimport int64_t\nfrom tdh cimport *\n"
-        f"cdef public int _spec_0(tdh_call* c, const tdh_state* st, PyObject** result) noexcept:\n"
-        f"    cdef int64_t v = c.spec\n    return 0 <= v <= {constant}\n"
+        "# cython: language_level=3\nfrom libc.stdint cimport int64_t\nfrom tdh cimport *\n"
+        "cdef public int _spec_0(tdh_call* c, const tdh_state* st, PyObject** result) noexcept:\n"
+        f"    cdef int64_t v = c.spec\n    return {body}\n"
+    )
+    with pytest.raises(BuildError, match=r"Cython made Python objects of it: .*__"):
+        compiler.cythonize(source)
+
+
+def test_what_cython_adds_is_left_out(tmp_path):
+    source = tmp_path / "tdh_unit_1.pyx"
+    source.write_text(
+        "# cython: language_level=3\nfrom libc.stdint cimport int64_t\nfrom tdh cimport *\n"
+        "cdef public int _spec_0(tdh_call* c, const tdh_state* st, PyObject** result) noexcept:\n"
+        "    cdef int64_t v = c.spec\n    return 0 <= v <= <int64_t>4294967295\n"
     )
     text = compiler.cythonize(source).read_text()
-    assert compiler.is_self_contained(text) == (constant != "4294967295")
+    assert "int _spec_0(" in text
+    assert "PyModuleDef" not in text[text.index("/* #### Code section: module_code ### */") :]
+    compiler.compile_c(source.with_suffix(".c"), tmp_path / "unit.o")
+
+
+def test_another_layout_of_cythons_is_an_error_that_says_so():
+    with pytest.raises(BuildError, match="without the marks of its sections"):
+        compiler.functions_of("int main() {}\n")
 
 
 # -- a cache that is not as it was ---------------------------------------------------------------------------------------

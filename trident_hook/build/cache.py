@@ -98,31 +98,25 @@ def compiled(module: GeneratedModule) -> bytes:
         sealed = content + hashlib.sha256(content).digest()  # what follows an ELF file does not matter to the loader
         _publish(target.with_suffix(".pyx"), source.encode())
         _publish(target, sealed)
-        if unit:
-            _publish_unit(keys[-1], begin, unit)
+        _publish_unit(keys[-1], begin, unit)
     return content
 
 
-def _make(module: GeneratedModule, begin: int, objects: list[bytes]) -> tuple[bytes, bytes | None]:
-    """The module, and the object of its specializations from `begin` on, if others can link it; `objects` have those
-    before."""
+def _make(module: GeneratedModule, begin: int, objects: list[bytes]) -> tuple[bytes, bytes]:
+    """The module, and the object of its specializations from `begin` on; `objects` have those before."""
     work = Path(tempfile.mkdtemp(prefix="trident_hook_"))
     try:
-        pyx = work / f"{module.module_name}.pyx"
+        pyx = work / f"{module.unit_name}.pyx"
         pyx.write_text(module.unit(begin))
         for kernel in module.own_kernels(begin):
             (work / f"{kernel.digest}.cubin").write_bytes(kernel.cubin)
         linked = [work / f"linked_{number}.o" for number in range(len(objects))]
         for path, content in zip(linked, objects, strict=True):
             path.write_bytes(content)
-        built = work / f"{module.module_name}.so"
+        built = work / f"{module.unit_name}.so"
         if not (worker.is_this_thread() and process.build(pyx, linked, built)):
             compiler.build(pyx, linked, built)
-        unit = pyx.with_suffix(".o").read_bytes()
-        if not compiler.is_self_contained(pyx.with_suffix(".c").read_text()):
-            log("build", "%s uses Python constants: it is not linked into others", module.name)
-            unit = None
-        return built.read_bytes(), unit
+        return built.read_bytes(), pyx.with_suffix(".o").read_bytes()
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

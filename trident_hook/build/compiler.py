@@ -98,11 +98,15 @@ def cythonize(source: Path) -> Path:
         raise BuildError(f"Cython refused {source}", "a source it accepts", REPORT)
     context.modules.pop(source.stem, None)  # what stays are the declarations that all modules share
     _declarations.append(context)
-    return source.with_suffix(".c")
+    written = source.with_suffix(".c")
+    written.write_text(functions_of(written.read_text()))
+    return written
 
 
-#: The first line of a function that belongs to a specialization.
-_SPECIALIZATION = re.compile(r"^\w.*_spec_\d+\w*\(.*\{$")
+#: Where Cython's functions begin, and what comes behind them.
+_CODE, _BEHIND = "/* #### Code section: module_code ### */", "/* #### Code section: module_exttypes ### */"
+#: Helpers, constants and error paths of Cython's.
+_OF_CYTHON = re.compile(r"__Pyx_(?!RefNanny)\w+|__PYX_\w+|__pyx_mstate\w*")
 REPORT = "This is a fault of trident_hook: please report it with the source."
 
 
@@ -119,18 +123,19 @@ def build(pyx: Path, linked: list[Path], target: Path) -> Path:
     return unit
 
 
-def is_self_contained(source: str) -> bool:
-    """Of C that Cython wrote: whether its specializations do without the module's Python constants, which are there only
-    when that very module was imported."""
-    inside = False
-    for line in source.splitlines():
-        if _SPECIALIZATION.match(line):
-            inside = True
-        elif line == "}":
-            inside = False
-        if inside and "__pyx_mstate" in line:
-            return False
-    return True
+def functions_of(source: str) -> str:
+    """What Cython wrote, without what it adds for a module of its own, two thirds of the C compiler's time: the generated code
+    brings the module itself (TDH_MODULE). Raises BuildError where a function uses something of what is left out."""
+    begin, end = source.find(_CODE), source.find(_BEHIND)
+    if not 0 <= begin < end:
+        raise BuildError(
+            "Cython wrote C without the marks of its sections", "the Cython that is installed with us", REPORT
+        )
+    foreign = _OF_CYTHON.search(source, begin, end)
+    if foreign:
+        line = source[source.rfind("\n", 0, foreign.start()) + 1 : source.find("\n", foreign.end())]
+        raise BuildError(f"Cython made Python objects of it: {line.strip()}", "code that is C alone", REPORT)
+    return source[:end] + "#endif\n"  # of the `#ifndef Py_PYTHON_H` that all of it stands in
 
 
 def compile_c(source: Path, target: Path) -> None:

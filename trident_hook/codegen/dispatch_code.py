@@ -186,7 +186,7 @@ class Dispatcher:
 def write_entry(specializations: list[Specialization], tables: Tables) -> str:
     """`_entry` of a module, and what it needs to find the specialization to ask."""
     if len(specializations) == 1:
-        return _SINGLE_ENTRY
+        return _SINGLE_ENTRY.replace("@COUNT@", "1")
     dispatcher = Dispatcher(specializations, tables)
     choose = dispatcher.write()
     groups = list(dispatcher.groups)
@@ -207,7 +207,7 @@ def write_entry(specializations: list[Specialization], tables: Tables) -> str:
 
 _SINGLE_ENTRY = """
 
-cdef int _entry(tdh_call* c, PyObject** result) noexcept:
+cdef public int _entry_@COUNT@(tdh_call* c, PyObject** result) noexcept:
     cdef tdh_state st
     cdef int status
     if not rt.state_read(&st): return TDH_BYPASS
@@ -238,7 +238,7 @@ cdef int _others(tdh_call* c, const tdh_state* st, PyObject** result) noexcept:
     return TDH_MISS
 
 
-cdef int _entry(tdh_call* c, PyObject** result) noexcept:
+cdef public int _entry_@COUNT@(tdh_call* c, PyObject** result) noexcept:
     cdef tdh_state st
     cdef int group, place, end, k, status
     if not rt.state_read(&st): return TDH_BYPASS

@@ -29,6 +29,7 @@ cdef extern from *:
     TDH_SHARED PyObject *tdh_arm[{n_plans}];
     TDH_SHARED uint32_t tdh_version[{n_versions}];  /* of classes whose attributes were found as they were */
     TDH_SHARED int tdh_failed[{count}];  /* per specialization: the guard that did not hold when it was last asked */
+    TDH_MODULE({module_name}, _entry_{count}, {count}, {own_objects}, {own_sites}, {own_plans})
     \"\"\"
     const tdh_rt_api* rt "tdh_rt"
     PyObject** obj "tdh_obj"
@@ -38,7 +39,7 @@ cdef extern from *:
     uint32_t* version "tdh_version"
     int* failed "tdh_failed"
 
-cdef uint64_t zero8 = 0
+cdef uint64_t zero8  # as every static variable: nothing that stands outside of functions is run
 
 
 cdef inline int _miss(tdh_call* c, int spec, int guard) noexcept:
@@ -58,27 +59,6 @@ cdef inline bint _residual(PyObject* leaf, PyObject* value) noexcept:
     Py_DECREF(answer)
     if truth < 0: PyErr_Clear()
     return truth == 1
-"""
-
-_TAIL = """
-
-cdef tdh_scm scm
-cdef tdh_module module
-
-module.abi = TDH_ABI_VERSION
-module.n_objects = {n_objects}
-module.n_sites = {n_sites}
-module.n_plans = {n_plans}
-module.n_specs = {count}
-module.rt = &rt
-module.objects = obj
-module.sites = site
-module.plans = plan
-module.arms = arm
-module.scm = &scm
-module.entry = _entry
-__tdh_module__ = <object>PyCapsule_New(&module, TDH_MODULE_CAPSULE, NULL)
-__tdh_failed__ = PyMemoryView_FromMemory(<char*>failed, {count} * sizeof(int), PyBUF_READ)
 """
 
 
@@ -122,14 +102,21 @@ class GeneratedModule:
         """As CPython sees it, in PyInit_*: another one for each unit that can be linked into one file."""
         return f"tdh_scm_{len(self.parts)}"
 
+    @property
+    def unit_name(self) -> str:
+        """Of its files, and so of the module that Cython would make."""
+        return f"tdh_unit_{len(self.parts)}"
+
     def unit(self, begin: int) -> str:
         """The text without the first `begin` specializations, which are linked."""
-        counts = {"n_objects": len(self.objects), "n_sites": len(self.sites), "n_plans": len(self.environments)}
-        sizes = {name: max(1, count) for name, count in counts.items()} | {"n_versions": max(1, self.n_versions)}
-        head = _HEAD.format(name=self.name, count=len(self.parts), generator=self.generator, **sizes)
+        head = _HEAD.format(
+            name=self.name, count=len(self.parts), generator=self.generator, module_name=self.module_name,
+            own_objects=len(self.objects), own_sites=len(self.sites), own_plans=len(self.environments),
+            n_objects=max(1, len(self.objects)), n_sites=max(1, len(self.sites)), n_plans=max(1, len(self.environments)),
+            n_versions=max(1, self.n_versions),
+        )  # fmt: skip
         parts = [part.text for part in self.parts[begin:]]
-        tail = _TAIL.format(count=len(self.parts), **counts)
-        return "".join([head, self._linked(begin), *parts, self._specs(), self.dispatch, tail])
+        return "".join([head, self._linked(begin), *parts, self._specs(), self.dispatch])
 
     def own_kernels(self, begin: int) -> list:
         """Those that `unit(begin)` embeds."""

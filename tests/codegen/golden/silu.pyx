@@ -14,6 +14,7 @@ cdef extern from *:
     TDH_SHARED PyObject *tdh_arm[2];
     TDH_SHARED uint32_t tdh_version[1];  /* of classes whose attributes were found as they were */
     TDH_SHARED int tdh_failed[1];  /* per specialization: the guard that did not hold when it was last asked */
+    TDH_MODULE(tdh_scm_1, _entry_1, 1, 34, 0, 2)
     """
     const tdh_rt_api* rt "tdh_rt"
     PyObject** obj "tdh_obj"
@@ -23,7 +24,7 @@ cdef extern from *:
     uint32_t* version "tdh_version"
     int* failed "tdh_failed"
 
-cdef uint64_t zero8 = 0
+cdef uint64_t zero8  # as every static variable: nothing that stands outside of functions is run
 
 
 cdef inline int _miss(tdh_call* c, int spec, int guard) noexcept:
@@ -195,7 +196,7 @@ cdef inline int _ambient(tdh_call* c) noexcept:
     return rt.env_recheck(plan[1], arm[1], c, tdh_ambient, 10, obj, version)
 
 
-cdef int _entry(tdh_call* c, PyObject** result) noexcept:
+cdef public int _entry_1(tdh_call* c, PyObject** result) noexcept:
     cdef tdh_state st
     cdef int status
     if not rt.state_read(&st): return TDH_BYPASS
@@ -204,22 +205,3 @@ cdef int _entry(tdh_call* c, PyObject** result) noexcept:
     if status != TDH_MISS: c.spec = 0
     elif st.word[7] != 0: return TDH_BYPASS  # nothing is learned under saved-tensor hooks
     return status
-
-
-cdef tdh_scm scm
-cdef tdh_module module
-
-module.abi = TDH_ABI_VERSION
-module.n_objects = 34
-module.n_sites = 0
-module.n_plans = 2
-module.n_specs = 1
-module.rt = &rt
-module.objects = obj
-module.sites = site
-module.plans = plan
-module.arms = arm
-module.scm = &scm
-module.entry = _entry
-__tdh_module__ = <object>PyCapsule_New(&module, TDH_MODULE_CAPSULE, NULL)
-__tdh_failed__ = PyMemoryView_FromMemory(<char*>failed, 1 * sizeof(int), PyBUF_READ)
