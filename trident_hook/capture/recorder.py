@@ -59,6 +59,7 @@ class Capture:
     globals_: dict
     state: tuple
     symbolic: bool  # sizes that have changed are symbols
+    fixed_floats: bool  # floats are not
     floats: bool = False  # a float that has changed is one
     computed: str = ""  # what Dynamo computed from such a symbol
     graphs: int = 0
@@ -111,10 +112,9 @@ class Recorder:
         return answer
 
     def _compile(self, record, words, frame, cache_entry, frame_state) -> ConvertFrameReturn:
-        capture = Capture(record, frame.f_code, frame.f_globals, tuple(words), not record.takes_sizes_as_they_are())
-        settings = _DYNAMO_SETTINGS | ({} if capture.symbolic else _AS_THEY_ARE)
-        if record.fixed_floats is not None or not self.knows_floats:
-            settings |= _FIXED_FLOATS
+        symbolic, fixed = not record.takes_sizes_as_they_are(), record.fixed_floats is not None or not self.knows_floats
+        capture = Capture(record, frame.f_code, frame.f_globals, tuple(words), symbolic, fixed)
+        settings = _DYNAMO_SETTINGS | ({} if symbolic else _AS_THEY_ARE) | (_FIXED_FLOATS if fixed else {})
         # As torch.compile marks its functions: without this, Dynamo passes over a frame that holds no tensor.
         eval_frame.always_optimize_code_objects[frame.f_code] = True
         breaks = _graph_breaks()
@@ -216,7 +216,8 @@ def _break_reason(capture: Capture) -> str:
 
 def _note_float(computed: str) -> None:
     """Dynamo has made a float a symbol, or computed something from one."""
-    for capture in _stack.__dict__.get("captures", ())[-1:]:
+    capture = (_stack.__dict__.get("captures") or [None])[-1]
+    if capture is not None and not capture.fixed_floats:  # else it is a number that the program reads from a tensor
         capture.floats, capture.computed = True, capture.computed or computed
 
 
