@@ -299,7 +299,6 @@ COMPUTED = {
     "key": lambda x, a: x * {1.5: 2.0}.get(a, 7.0),
     "text": lambda x, a: x * len(f"{a}"),
     "largest": lambda x, a: x * max(a, 1.0),
-    "power": lambda x, a: x**a,
     "norm": lambda x, a: torch.norm(x, p=abs(a)),
     "range": lambda x, a: torch.arange(0, abs(a) % 5, 0.5),
     "beta": lambda x, a: torch.addmm(x.view(4, 8), x.view(4, 8), torch.ones(8, 8), beta=a, alpha=a),

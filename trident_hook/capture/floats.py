@@ -23,8 +23,8 @@ _ITEMS = (torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense.defaul
 
 
 def teach(note) -> bool:
-    """Once per process: in one of our captures, `note("")` is called when Dynamo makes a float a symbol, and `note(text)`
-    when it computes something from one. Whether it worked; if not, captures have no such symbols."""
+    """Once per process: in one of our captures, `note(source=name)` is called when Dynamo makes a float a symbol, and
+    `note(computed=text)` when it computes something from one. Whether it worked; if not, captures have no such symbols."""
     try:
         from torch._dynamo.variables.builder import VariableBuilder
         from torch._dynamo.variables.tensor import SymNodeVariable
@@ -40,19 +40,19 @@ def teach(note) -> bool:
     def wrap_symfloat(self, value):
         answer = wrap(self, value)
         if is_plain() and not answer.is_python_constant():
-            note("")
+            note(source=self.name)
         return answer
 
     @functools.wraps(init)
     def __init__(self, proxy, sym_num, *args, **kwargs):
         init(self, proxy, sym_num, *args, **kwargs)
         if is_plain() and _is_computed(proxy.node, sym_num):
-            note(f"by {getattr(proxy.node.target, '__name__', proxy.node.target)}")
+            note(computed=f"by {getattr(proxy.node.target, '__name__', proxy.node.target)}")
 
     @functools.wraps(dispatch)
     def handle_sym_dispatch(func, args, kwargs):  # what operators compute while the graph is normalised
         if is_plain() and any(map(_has_float, args)):
-            note(f"by {getattr(func, '__name__', func)} in an operator")
+            note(computed=f"by {getattr(func, '__name__', func)} in an operator")
         return dispatch(func, args, kwargs)
 
     VariableBuilder.wrap_symfloat, SymNodeVariable.__init__ = wrap_symfloat, __init__
@@ -122,7 +122,7 @@ def symbol_of(node):
 
 def float_of_guard(text: str) -> ast.AST | None:
     """The source in `S == ___as_tensor(S).item()` and in `not math.isnan(___as_tensor(S).item())`, which Dynamo adds for
-    every such float. Both hold for every finite one."""
+    every such float; from PyTorch 2.14 on it is `not math.isnan(S)` alone. They hold for every finite one."""
     tree = ast.parse(text, mode="eval").body
     if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and isinstance(tree.ops[0], ast.Eq):
         source = _read_back(tree.comparators[0])
@@ -131,7 +131,8 @@ def float_of_guard(text: str) -> ast.AST | None:
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not) and isinstance(tree.operand, ast.Call):
         call = tree.operand
         if ast.unparse(call.func) == "math.isnan" and len(call.args) == 1:
-            return _read_back(call.args[0])
+            read = _read_back(call.args[0])
+            return read if read is not None or isinstance(call.args[0], ast.Call) else call.args[0]
     return None
 
 
@@ -149,8 +150,9 @@ def _read_back(tree: ast.AST) -> ast.AST | None:
     return None
 
 
-def refuse_compared(text: str, floats: set[str]) -> None:
-    """`floats`: texts of the sources of floats that change."""
+def refuse_compared(text: str, sources: set[str]) -> None:
+    """A guard on the value of a float that changes, one of `sources` by name."""
+    names = {"___as_tensor", *(ast.unparse(ast.parse(name, mode="eval")) for name in sources)}
     for node in ast.walk(ast.parse(text, mode="eval")):
-        if isinstance(node, ast.expr) and (ast.unparse(node) in floats or ast.unparse(node) == "___as_tensor"):
+        if isinstance(node, ast.expr) and ast.unparse(node) in names:
             raise Unsupported("float", f"the program's path depends on a float that changes: {text}")

@@ -54,7 +54,10 @@ _STATE_LAMBDAS = ("top_saved_tensors_hooks ids == None", "compare_functorch_stat
 class GuardTranslator:
     """Translates one capture. `code` and `scope_globals` are the frame's."""
 
-    def __init__(self, log: GuardLog, root, code, scope_globals: dict, keys_of, traced_code: list) -> None:
+    def __init__(
+        self, log: GuardLog, root, code, scope_globals: dict, keys_of, traced_code: list, symbolic_floats: set
+    ) -> None:
+        self.symbolic_floats = symbolic_floats
         self.log, self.root, self.code, self.globals, self.keys_of = log, root, code, scope_globals, keys_of
         self.traced_code = traced_code
         self._sources: dict[int, Source] = {}
@@ -71,6 +74,9 @@ class GuardTranslator:
                 # Reading it is the guard (HASATTR); its type is more than Dynamo asks for.
                 guards.append(Guard("type", source, ObjectKey(type(node.kwargs["example_value"])), "is there"))
             for kind, args in node.leaves:
+                if kind == "dimension_marking":
+                    guards += _unmarked(source, args)
+                    continue
                 guard = self._leaf(node, source, kind, args)
                 if guard is not None:
                     guards.append(guard)
@@ -204,17 +210,16 @@ class GuardTranslator:
             if node.parent is not None:
                 source = self._source_of(node)
                 sources.setdefault(source.text, source)
-        guards, texts, symbolic = [], [], set()
+        guards, texts = [], []
         for part in args[1]:
             text = part.split("  #")[0].strip()
             tree = floats.float_of_guard(text)
             if tree is None:
                 texts.append(text)
             else:
-                symbolic.add(ast.unparse(tree))
                 guards.append(Guard("finite", self._named(tree, sources), None, text))
         for text in texts:
-            floats.refuse_compared(text, symbolic)
+            floats.refuse_compared(text, self.symbolic_floats)
             pair = _identity(text)
             if pair is None:
                 guards.append(Guard("shape", Source(("none",), (), text), _shape_text(text, sources), text))
@@ -256,6 +261,14 @@ class GuardTranslator:
             if len(own) > seen.get(id(manager), -1) and own:
                 raise Unsupported("guards-not-recorded", f"{manager.get_source()}: {len(own)} leaves in the tree")
             stack.extend(manager.get_child_managers())
+
+
+def _unmarked(source: Source, args: tuple) -> list[Guard]:
+    """PyTorch 2.14: one leaf for all attributes by which `mark_dynamic` and its relatives mark a tensor's dimensions."""
+    expected, absent, dependent = args[:3]
+    if expected or dependent:
+        raise Unsupported("guard", f"dimensions of {source} are marked: {_text(args)}")
+    return [Guard("no_attr", source, name, f"not hasattr({source}, {name!r})") for name in absent]
 
 
 def _check_scalar_subclass(type_: type, source: Source) -> None:

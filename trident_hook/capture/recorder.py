@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dis
 import threading
+import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -44,6 +45,12 @@ _DYNAMO_SETTINGS = {
 }
 
 
+#: What Dynamo has to be taught before anything that it traces can be trusted.
+_LESSONS = {
+    "is_compiling() and its relatives": tracing_state.teach,
+    "attributes, class literals, keys of dicts": more_guards.teach,
+    "torch.autograd.Function": autograd_functions.teach,
+}
 #: Of a capture whose symbols could not be followed (a size divided, compared as a float, sorted by).
 _AS_THEY_ARE = {"automatic_dynamic_shapes": False, "assume_static_by_default": True}
 #: Of functions whose floats cannot be symbols: each is a constant of its specialization.
@@ -60,7 +67,7 @@ class Capture:
     state: tuple
     symbolic: bool  # sizes that have changed are symbols
     fixed_floats: bool  # floats are not
-    floats: bool = False  # a float that has changed is one
+    floats: set = field(default_factory=set)  # names of the sources of floats that are
     computed: str = ""  # what Dynamo computed from such a symbol
     graphs: int = 0
     breaks: list = field(default_factory=list)  # Dynamo's words for each graph break
@@ -74,7 +81,7 @@ class Capture:
     complete: bool = False
 
     def refused(self, refusal: Unsupported) -> None:
-        self.record.failed(refusal, symbolic=self.symbolic, floats=self.floats)
+        self.record.failed(refusal, symbolic=self.symbolic, floats=bool(self.floats))
 
 
 class Recorder:
@@ -88,9 +95,9 @@ class Recorder:
             convert_frame.convert_frame(compiler, hooks), hooks
         )
         self.record_of = record_of
-        tracing_state.teach()
-        more_guards.teach()
-        autograd_functions.teach()
+        self.unknown = [about for about, teach in _LESSONS.items() if not teach()]
+        if self.unknown:
+            warnings.warn(f"trident_hook serves nothing: {self._why_nothing()}", stacklevel=2)
         self.knows_floats = floats.teach(_note_float)
 
     def __call__(self, frame, cache_entry, frame_state):
@@ -103,6 +110,9 @@ class Recorder:
     def _answer(self, frame, cache_entry, frame_state) -> ConvertFrameReturn:
         record = self.record_of(frame.f_code)
         serveable, words = _rt.state_read()
+        if record is not None and self.unknown:
+            record.failed(Unsupported("pytorch", self._why_nothing()))
+            return _left_alone()
         if record is None or not serveable or not autograd_functions.are_readable(frame.f_locals):
             return _left_alone()
         floats_were_fixed = record.fixed_floats is not None
@@ -110,6 +120,12 @@ class Recorder:
         if record.fixed_floats is not None and not floats_were_fixed:
             answer = self._compile(record, words, frame, cache_entry, frame_state)
         return answer
+
+    def _why_nothing(self) -> str:
+        return (
+            f"Dynamo of PyTorch {torch.__version__} is another than this version of trident_hook knows, and would leave out "
+            f"guards ({', '.join(self.unknown)}). PyTorch 2.11 is the one it is tested with."
+        )
 
     def _compile(self, record, words, frame, cache_entry, frame_state) -> ConvertFrameReturn:
         symbolic, fixed = not record.takes_sizes_as_they_are(), record.fixed_floats is not None or not self.knows_floats
@@ -161,6 +177,7 @@ class Recorder:
                 capture.globals_,
                 lambda t: _keys_of(t, capture.state),
                 capture.traced_code,
+                capture.floats,
             )
             capture.guards = autograd_functions.guarded(translator.translate(), capture.record)
             if observer is not None:
@@ -214,11 +231,12 @@ def _break_reason(capture: Capture) -> str:
     return reason.splitlines()[0] if reason else f"{capture.graphs} graphs of {capture.code.co_name}"
 
 
-def _note_float(computed: str) -> None:
+def _note_float(source: str = "", computed: str = "") -> None:
     """Dynamo has made a float a symbol, or computed something from one."""
     capture = (_stack.__dict__.get("captures") or [None])[-1]
     if capture is not None and not capture.fixed_floats:  # else it is a number that the program reads from a tensor
-        capture.floats, capture.computed = True, capture.computed or computed
+        capture.computed = capture.computed or computed
+        capture.floats |= {source} - {""}
 
 
 def _backend(graph_module, example_inputs):
@@ -232,7 +250,7 @@ def _backend(graph_module, example_inputs):
     try:
         floats.refuse_as_tensors(graph_module.graph)
         capture.traced, _ = normalize(graph_module, example_inputs)
-        if capture.computed:
+        if capture.computed and capture.floats:
             raise Unsupported("float", f"something is computed from a float that changes ({capture.computed})")
         sites = {n: launches.site_of(n) for n in capture.traced.graph.nodes if is_launch(n)}
     except Unsupported as refusal:

@@ -41,6 +41,13 @@ class LauncherVariable(VariableTracker):
         known = (self.layers, self.tuners, self.heuristics, self.wrappers)
         return LauncherVariable(*known, grid, self.block_hooks, self.rounded_keys)
 
+    def python_type(self) -> type:
+        return type(self.layers[0][0])
+
+    def mp_subscript_impl(self, tx, key):
+        """`launcher[grid]`, as PyTorch 2.14 asks for it."""
+        return self.call_method(tx, "__getitem__", [key], {})
+
     def call_method(self, tx, name, args, kwargs):
         if name == "__getitem__" and len(args) == 1 and self.grid is None:
             return self.with_grid(args[0])
@@ -169,4 +176,4 @@ def _variable(value):
 def _dict(items: dict):
     from torch._dynamo.variables.dicts import ConstDictVariable
 
-    return ConstDictVariable(items, dict)
+    return ConstDictVariable(items)

@@ -35,13 +35,15 @@ def as_triton_takes_them():
 _dynamos: dict = {}
 
 
-def call_HOP(self, variable, grids, combined_args, tx):
-    """Dynamo takes what a launch returns for None, and descriptors for what they were at first."""
+def call_HOP(self, variable, grids, combined_args, *more):
+    """Dynamo takes what a launch returns for None, and descriptors for what they were at first. The last argument is `tx`;
+    PyTorch 2.14 has two others before it."""
+    tx = more[-1]
     may_be_set = any(getattr(variable.kernel, "pre_hooks", ()))
     for value in combined_args.values():
         if isinstance(value, DescriptorVariable):
             value.settle(tx, may_be_set)
-    _dynamos["call_HOP"](self, variable, grids, combined_args, tx)
+    _dynamos["call_HOP"](self, variable, grids, combined_args, *more)
     launch = next(iter(reversed(tx.output.graph.nodes)))
     index = launch.kwargs.get("constant_args_idx")
     return LaunchResultVariable(None if index is None else result.expect(index))

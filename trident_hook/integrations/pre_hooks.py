@@ -69,7 +69,7 @@ def _trace(tx, config, source, given: dict, where: tuple[int, int]) -> None:
         options = {name: VariableTracker.build(tx, value) for name, value in config.all_kwargs().items()}
         with enter_new_scope():  # nothing that is older may be changed
             items = {ConstantVariable.create(name): v for name, v in {**given, **options}.items()}
-            arguments = ConstDictVariable(items, dict, mutation_type=ValueMutationNew())
+            arguments = ConstDictVariable(items, mutation_type=ValueMutationNew())
             VariableBuilder(tx, source)(config.pre_hook).call_function(tx, [arguments], {})
     except (Unsupported, ObservedException) as error:
         refuse(f"a tuner's config has a pre_hook that a graph cannot express: {_first_line(error)}")

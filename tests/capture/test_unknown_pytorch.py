@@ -1,0 +1,27 @@
+"""A PyTorch whose Dynamo cannot be made to guard everything: nothing is served, and both users and `explain` are told."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+
+from trident_hook.capture import recorder
+from trident_hook.record import _callback
+
+
+def test_nothing_is_captured(monkeypatch):
+    monkeypatch.setattr(recorder, "_LESSONS", {"guards of today": lambda: True, "guards of tomorrow": lambda: False})
+    monkeypatch.setattr(recorder.floats, "teach", lambda note: True)  # as the others, once per process
+    refused = []
+    record = types.SimpleNamespace(failed=refused.append)
+    with pytest.warns(UserWarning, match=r"serves nothing: Dynamo of PyTorch .* \(guards of tomorrow\)"):
+        ours = recorder.Recorder(lambda code: record)
+    answer = ours(sys._getframe(), None, None)
+    assert (answer.guarded_code, answer.apply_to_code) == (None, False)
+    assert [(refusal.slug, "guards of tomorrow" in refusal.detail) for refusal in refused] == [("pytorch", True)]
+
+
+def test_this_pytorch_is_known():
+    assert _callback().unknown == []
