@@ -7,7 +7,7 @@ from trident_hook.codegen.unit import GeneratedModule, Part
 
 def of_text(text: str) -> GeneratedModule:
     module = GeneratedModule(
-        name="text", generator=0, parts=[Part("", "", text, None, 0, 0)], dispatch="", objects=[], sites=[], kernels=[],
+        name="text", generator=0, parts=[Part("", "", text, None, 0)], dispatch="", objects=[], sites=[], kernels=[],
         environments=[], n_versions=0, guard_texts=[], checks=[],
     )  # fmt: skip
     module.unit = lambda begin: text

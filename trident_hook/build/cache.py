@@ -95,9 +95,8 @@ def compiled(module: GeneratedModule) -> bytes:
         begin = 0
         content, unit = _make(module, 0, [])
     if config.cache:
-        sealed = content + hashlib.sha256(content).digest()  # what follows an ELF file does not matter to the loader
         _publish(target.with_suffix(".pyx"), source.encode())
-        _publish(target, sealed)
+        _publish(target, _sealed(content))
         _publish_unit(keys[-1], begin, unit)
     return content
 
@@ -147,8 +146,7 @@ def _read_unit(key: str) -> tuple[int, bytes] | None:
 
 
 def _publish_unit(key: str, begin: int, unit: bytes) -> None:
-    content = begin.to_bytes(_BEGIN, "little") + unit
-    _publish(_path(key, ".o"), content + hashlib.sha256(content).digest())
+    _publish(_path(key, ".o"), _sealed(begin.to_bytes(_BEGIN, "little") + unit))
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -156,6 +154,11 @@ def _publish_unit(key: str, begin: int, unit: bytes) -> None:
 
 def _path(key: str, suffix: str) -> Path:
     return config.cache_dir / key[:2] / f"{key}{suffix}"
+
+
+def _sealed(content: bytes) -> bytes:
+    """As `_read` wants it. What follows an ELF file does not matter to the loader."""
+    return content + hashlib.sha256(content).digest()
 
 
 def _read(target: Path) -> bytes | None:

@@ -115,12 +115,11 @@ def compile_command() -> list[str]:
     return [*compiler_command(), *CFLAGS, f"-I{PYTHON_INCLUDE}", f"-I{include_dir()}"]
 
 
-def build(pyx: Path, linked: list[Path], target: Path) -> Path:
-    """A unit and the objects of those that it goes on from, as one module. Returns the unit's object, beside its source."""
+def build(pyx: Path, linked: list[Path], target: Path) -> None:
+    """A unit and the objects of those that it goes on from, as one module. The unit's object stays beside its source."""
     unit = pyx.with_suffix(".o")
     compile_c(cythonize(pyx), unit)
     link([unit, *linked], target)
-    return unit
 
 
 def functions_of(source: str) -> str:

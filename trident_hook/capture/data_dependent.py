@@ -154,8 +154,8 @@ def refuse_stale_numbers(graph_module) -> None:
     does not do: a second `.item()` behind a launch is taken for the first, and may be gone from the graph."""
     decided = None
     for node in graph_module.graph.nodes:
-        if any(map(floats.is_number_input, node.args if node.target == "item" else ())):
-            continue  # of a float argument: there is no data
+        if floats.reads_number(node):
+            continue
         if decided is not None and _writes_unseen(node.target):
             raise Unsupported("data-dependent", f"{decided} reads the data before {node.name} may write it")
         for value in tree_leaves(node.meta.get("example_value")):

@@ -62,7 +62,7 @@ def teach(note) -> bool:
 
 def _is_computed(node, value) -> bool:
     """Of a node of Dynamo's graph: from a float that is a symbol, and not the reading of it."""
-    if node.op == "call_method" and node.target == "item" and is_number_input(node.args[0]):
+    if reads_number(node):
         return False
     return any(map(_has_float, (value, *(n.meta.get("example_value") for n in node.all_input_nodes))))
 
@@ -88,6 +88,11 @@ def is_number_input(node) -> bool:
     sees."""
     argument = node.meta.get("grapharg")
     return node.op == "placeholder" and argument is not None and bool(getattr(argument, "pass_arg_as_tensor", False))
+
+
+def reads_number(node) -> bool:
+    """Of a node of Dynamo's own graph: it takes a number out of such a tensor. There is no data that could change."""
+    return node.op == "call_method" and node.target == "item" and is_number_input(node.args[0])
 
 
 def refuse_as_tensors(graph) -> None:

@@ -242,7 +242,7 @@ def _add_param(params, equal, unequal, compiled, function, index, name, type_, v
     declared = function.params[index]
     is_node = hasattr(value, "op")
     if _is_float(value):
-        if not type_.startswith("fp"):
+        if type_ not in ("fp32", "fp64"):
             raise Unsupported("float", f"{type_} parameter {name!r} is given a float that changes")
         params.append(Param(name, type_, expr_of(value), declared=bool(declared.annotation_type)))
         return

@@ -353,8 +353,6 @@ class HostWriter:
             name = self._declare(_INT_TYPES[param.type], f"k_{param.name}")
             self.out(f"{name} = <{_INT_TYPES[param.type]}>{self.int(value)}")
             return f"&{name}"
-        if isinstance(value, NumberArg) and param.type not in ("fp32", "fp64"):
-            raise Unsupported("float", f"{param.type} parameter {param.name!r} is given a float that changes")
         if param.type in ("fp32", "fp64"):  # through a double, as Triton converts it
             c_type = {"fp32": "float", "fp64": "double"}[param.type]
             name = self._declare(c_type, f"k_{param.name}")

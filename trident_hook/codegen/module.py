@@ -30,16 +30,14 @@ def generate(specializations: list[Specialization], ambient: list[Ambient], paus
     plans: list[list] = []
     parts, guard_texts, checks = [], [], []
     for index, spec in enumerate(specializations):
-        first_kernel, first_plan = len(tables.kernels), len(environments)
+        first_kernel = len(tables.kernels)
         text, noted, environment = _specialization(spec, index, tables, environments)
         kernels = [kernel_definition(i, k) for i, k in enumerate(tables.kernels[first_kernel:], first_kernel)]
         check = ""
-        if (
-            len(environments) > first_plan
-        ):  # right behind its specialization: what a part says must not depend on later ones
-            check = _environment(first_plan, spec, tables)
+        if environment == len(plans):  # it is the first with these guards. Written now: no part depends on later ones
+            check = _environment(environment, spec, tables)
             plans.append(_wanted(spec))
-        parts.append(Part("".join(kernels), check, text, environment, len(tables.kernels), len(environments)))
+        parts.append(Part("".join(kernels), check, text, environment, len(tables.kernels)))
         guard_texts.append([words for words, _ in noted])
         checks.append([about for _, about in noted])
         pause()

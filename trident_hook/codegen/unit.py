@@ -7,6 +7,7 @@ the linker makes one, as long as the longest; the dispatchers of earlier units s
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 
@@ -71,7 +72,6 @@ class Part:
     function: str
     plan: int | None  # the number of that check, its own or an earlier one's
     n_kernels: int  # up to and with this part
-    n_plans: int
 
     @property
     def text(self) -> str:
@@ -92,7 +92,7 @@ class GeneratedModule:
     guard_texts: list[list[str]]  # per specialization: what each guard number means
     checks: list[list]  # the same for trident_hook.witness: a Guard, or a tuple that begins with a kind
 
-    @property
+    @functools.cached_property
     def source(self) -> str:
         """The whole module as one unit."""
         return self.unit(0)
