@@ -226,15 +226,19 @@ static inline int tdh_module_fill(PyObject *self, tdh_module *module, int *faile
   Py_XDECREF(view);
   return made ? 0 : -1;
 }
-#define TDH_MODULE(name, dispatch, specs, n_obj, n_site, n_plan)                                                      \
-  TDH_HIDDEN int dispatch(tdh_call *, PyObject **);                                                                   \
-  static tdh_scm name##_scm;                                                                                          \
-  static tdh_module name##_module = {TDH_ABI_VERSION, n_obj,    n_site,  n_plan,      specs,   &tdh_rt,               \
-                                     tdh_obj,         tdh_site, tdh_plan, tdh_arm, &name##_scm, dispatch};            \
-  static int name##_exec(PyObject *self) { return tdh_module_fill(self, &name##_module, tdh_failed); }               \
-  static PyModuleDef_Slot name##_slots[] = {{Py_mod_exec, (void *)name##_exec}, {0, NULL}};                           \
-  static PyModuleDef name##_def = {PyModuleDef_HEAD_INIT, #name, NULL, 0, NULL, name##_slots, NULL, NULL, NULL};      \
-  PyMODINIT_FUNC PyInit_##name(void) { return PyModuleDef_Init(&name##_def); }
+#define TDH_MODULE(name, dispatch, specs, n_obj, n_site, n_plan)                                                 \
+  TDH_HIDDEN int dispatch(tdh_call *, PyObject **);                                                              \
+  static tdh_scm name##_scm;                                                                                     \
+  static tdh_module name##_module = {TDH_ABI_VERSION, n_obj,    n_site,   n_plan,  specs,       &tdh_rt,         \
+                                     tdh_obj,         tdh_site, tdh_plan, tdh_arm, &name##_scm, dispatch};       \
+  static int name##_exec(PyObject *self) {                                                                       \
+    return tdh_module_fill(self, &name##_module, tdh_failed);                                                    \
+  }                                                                                                              \
+  static PyModuleDef_Slot name##_slots[] = {{Py_mod_exec, (void *)name##_exec}, {0, NULL}};                      \
+  static PyModuleDef name##_def = {PyModuleDef_HEAD_INIT, #name, NULL, 0, NULL, name##_slots, NULL, NULL, NULL}; \
+  PyMODINIT_FUNC PyInit_##name(void) {                                                                           \
+    return PyModuleDef_Init(&name##_def);                                                                        \
+  }
 
 enum {
   TDH_COUNT_LAUNCH = 0,
