@@ -41,20 +41,20 @@ def sources(*patterns: str) -> list[str]:
 
 
 def core_extension() -> Extension | None:
-    files = sources("ext/core.c", "ext/hook/*.c", "ext/table/*.c", "ext/door/*.c", "ext/compat/*.c")
+    files = sources("ext/modules/core.c", "ext/hook/*.c", "ext/table/*.c", "ext/door/*.c", "ext/compat/*.c")
     if not files:
         return None
     return Extension(
         "trident_hook._core",
         files,
-        include_dirs=["ext", "ext/rt"],
+        include_dirs=["ext", "ext/abi"],
         extra_compile_args=["-std=gnu11", *COMMON],
         language="c",
     )
 
 
 def rt_extension() -> Extension | None:
-    files = sources("ext/aten/*.cpp", "ext/guard/*.cpp", "ext/launch/*.cpp", "ext/rt/*.cpp", "ext/compat/*.cpp")
+    files = sources("ext/aten/*.cpp", "ext/guard/*.cpp", "ext/launch/*.cpp", "ext/scm/*.cpp", "ext/modules/rt.cpp", "ext/compat/*.cpp")
     if not files or ONLY_CORE:
         return None
     torch = package_folder("torch")
@@ -74,7 +74,7 @@ def rt_extension() -> Extension | None:
     return Extension(
         "trident_hook._rt",
         files,
-        include_dirs=["ext", "ext/rt"],
+        include_dirs=["ext", "ext/abi"],
         define_macros=macros,
         extra_compile_args=["-std=c++20", *COMMON, *(f"-isystem{path}" for path in foreign)],
         # No rpath: torch is imported first, so the loader finds its libraries already in the process.
@@ -87,14 +87,14 @@ def rt_extension() -> Extension | None:
 def ffi_extension() -> Extension | None:
     """None where there are no headers of apache-tvm-ffi: the package then works without that door."""
     torch, tvm_ffi = package_folder("torch"), package_folder("tvm_ffi")
-    files = sources("ext/ffi/*.cpp")
+    files = sources("ext/ffi/*.cpp", "ext/modules/ffi.cpp")
     if ONLY_CORE or not files or torch is None or tvm_ffi is None or not (tvm_ffi / "include").is_dir():
         return None
     foreign = [torch / "include", torch / "include/torch/csrc/api/include", tvm_ffi / "include"]
     return Extension(
         "trident_hook._ffi",
         files,
-        include_dirs=["ext", "ext/rt"],
+        include_dirs=["ext", "ext/abi"],
         define_macros=[("TORCH_EXTENSION_NAME", "_ffi"), ("TORCH_API_INCLUDE_EXTENSION_H", None)],
         extra_compile_args=["-std=c++20", *COMMON, *(f"-isystem{path}" for path in foreign)],
         # No rpath: torch and tvm_ffi are imported first.
@@ -182,7 +182,7 @@ extensions = [ext for ext in (core_extension(), rt_extension(), ffi_extension())
 # folders. In place, and in an editable install, they are simply read from ext/.
 package_dir = {}
 if not {"editable_wheel", "develop"} & set(sys.argv):
-    package_dir = {"trident_hook._include": "ext/rt", "trident_hook._simcuda": "ext/simcuda"}
+    package_dir = {"trident_hook._include": "ext/abi", "trident_hook._simcuda": "ext/simcuda"}
     package_dir = {name: path for name, path in package_dir.items() if (ROOT / path).is_dir()}
 
 setup(

@@ -49,7 +49,7 @@ def often(x, y):
 def launch_loops(x, y, rounds: int) -> dict:
     """Nanoseconds per launch of bursts, interleaved: bare, through our services."""
     from benchmarks.floor.build import load
-    from trident_hook.launch import loader
+    from trident_hook.runtime import cubins
 
     grid = triton.cdiv(x.numel(), BLOCK)
     compiled = copy_kernel[(grid,)](x, y, x.numel(), BLOCK=BLOCK)
@@ -58,7 +58,7 @@ def launch_loops(x, y, rounds: int) -> dict:
     device = 0 if simulated() else torch.cuda.current_device()
     if device != 0:
         raise RuntimeError("this benchmark launches on device 0")
-    function = loader.load(compiled.asm["cubin"], metadata.name, metadata.shared, threads, device)
+    function = cubins.load(compiled.asm["cubin"], metadata.name, metadata.shared, threads, device)
     module = load("launch_loop")
     module.configure(function, metadata.name, threads, metadata.shared)
     samples: dict[bool, list[int]] = {False: [], True: []}

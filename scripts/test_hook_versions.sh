@@ -6,8 +6,8 @@ set -u
 cd "$(dirname "$0")/.."
 versions=("$@")
 [ ${#versions[@]} -gt 0 ] || versions=(3.11 3.13)
-if ! compgen -G 'tests/hook/test_*.py' >/dev/null || ! [ -f ext/core.c ]; then
-    echo "hook tests on other CPythons: nothing to run yet (ext/core.c or tests/hook is missing)"
+if ! compgen -G 'tests/hook/test_*.py' >/dev/null || ! [ -f ext/modules/core.c ]; then
+    echo "hook tests on other CPythons: nothing to run yet (ext/modules/core.c or tests/hook is missing)"
     exit 0
 fi
 

@@ -18,12 +18,7 @@ MOST_LINES = 600
 def sources(*folders: str, endings=SOURCE_ENDINGS) -> list[Path]:
     found = [path for folder in folders for path in sorted((ROOT / folder).rglob("*")) if path.suffix in endings]
     generated = ("golden", "build", "results", "__pycache__")
-    return [path for path in found if not set(generated) & set(path.relative_to(ROOT).parts[1:-1]) or _ours(path)]
-
-
-def _ours(path: Path) -> bool:
-    """trident_hook/build is a package, not a folder of results."""
-    return path.relative_to(ROOT).parts[:2] == ("trident_hook", "build")
+    return [path for path in found if not set(generated) & set(path.relative_to(ROOT).parts[1:-1])]
 
 
 def name_of(path: Path) -> str:
@@ -58,17 +53,16 @@ def test_the_rules_see_something():
     """A rule over no files always holds."""
     assert len(sources("ext", endings=C_ENDINGS)) > 40
     assert len(sources("trident_hook", endings=(".py",))) > 40
-    assert any(name_of(path).startswith("trident_hook/build/") for path in sources("trident_hook"))
-    assert "trident_hook.ir.source.Source" in imports(ROOT / "trident_hook" / "ambient.py")
-    assert "tdh_scm.h" in includes(ROOT / "ext" / "rt" / "tdh_rt.h")
+    assert "trident_hook.ir.source.Source" in imports(ROOT / "trident_hook" / "ir" / "condition.py")
+    assert "tdh_scm.h" in includes(ROOT / "ext" / "abi" / "tdh_rt.h")
 
 
 # -- Python ------------------------------------------------------------------------------------------------------------
 
-DOORS = {f"trident_hook.{name}" for name in ("_core", "api", "record", "explain", "demo", "discovery")}
+DOORS = {f"trident_hook.{name}" for name in ("_core", "api", "functions", "explain", "demo")}
 
 
-@pytest.mark.parametrize("folder", ["capture", "ir", "codegen", "launch"])
+@pytest.mark.parametrize("folder", ["capture", "ir", "codegen", "runtime", "dynamo"])
 def test_capture_and_codegen_never_import_the_doors(folder):
     for path in sources(f"trident_hook/{folder}", endings=(".py",)):
         wrong = imports(path) & (DOORS | {"trident_hook", "trident_hook.__init__"})
@@ -77,22 +71,27 @@ def test_capture_and_codegen_never_import_the_doors(folder):
         assert not wrong, f"{name_of(path)} imports {sorted(wrong)}"
 
 
-ALLOWED = {  # package -> the other packages of trident_hook that it may import
+#: From the bottom up: a room imports from rooms before it, never from one behind it.
+ROOMS = ("ir", "misses", "runtime", "integrations", "dynamo", "capture", "codegen", "scm", "functions")
+KNOWN_ARROWS_UP = {
     "ir": set(),
-    "codegen": {"ir", "capture"},  # capture: guard_code takes guards.local_name, which belongs in ir/source
-    "launch": {"testing"},  # target.set_simulated finds the simulation's own current device
-    "capture": {"ir", "launch", "integrations"},
-    "build": {"codegen"},  # what it compiles
+    "runtime": {"testing"},  # target.set_simulated finds the simulation's own current device
 }
 
 
-@pytest.mark.parametrize("folder", ALLOWED)
-def test_packages_depend_in_one_direction(folder):
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms_depend_in_one_direction(room):
     packages = {path.parent.name for path in (ROOT / "trident_hook").glob("*/__init__.py")}
-    for path in sources(f"trident_hook/{folder}", endings=(".py",)):
+    below = set(ROOMS[: ROOMS.index(room) + 1])
+    for path in sources(f"trident_hook/{room}", endings=(".py",)):
         used = {n.split(".")[1] for n in imports(path) if n.startswith("trident_hook.")} & packages
-        wrong = used - {folder} - ALLOWED[folder]
+        wrong = used - below - KNOWN_ARROWS_UP.get(room, set())
         assert not wrong, f"{name_of(path)} imports {sorted(wrong)}"
+
+
+def test_every_room_has_its_place():
+    packages = {path.parent.name for path in (ROOT / "trident_hook").glob("*/__init__.py")}
+    assert packages == {*ROOMS, "testing"}
 
 
 def test_the_ir_is_plain_data():
@@ -102,7 +101,7 @@ def test_the_ir_is_plain_data():
         assert not outside, f"{name_of(path)} imports {sorted(outside)}"
 
 
-MAY_KNOW_THE_SIMULATION = ("trident_hook/demo.py", "trident_hook/launch/target.py")
+MAY_KNOW_THE_SIMULATION = ("trident_hook/demo.py", "trident_hook/runtime/target.py")
 
 
 def test_the_product_does_not_import_its_simulation():
@@ -119,15 +118,15 @@ CONTRACT = ("tdh_rt.h", "tdh_num.h", "tdh_scm.h")
 
 @pytest.mark.parametrize("header", CONTRACT)
 def test_headers_of_generated_modules_are_plain_c(header):
-    text = (ROOT / "ext" / "rt" / header).read_text()
-    for name in includes(ROOT / "ext" / "rt" / header):
+    text = (ROOT / "ext" / "abi" / header).read_text()
+    for name in includes(ROOT / "ext" / "abi" / header):
         assert name in (*CONTRACT, "Python.h", "stdint.h", "string.h", "stdbool.h", "stddef.h"), name
     code = without_comments(text)
     assert not re.search(r"\b(at|c10|torch|std)::|\b(class|template|namespace|typename)\b", code)
 
 
 def test_generated_modules_see_nothing_but_the_contract():
-    text = (ROOT / "ext" / "rt" / "tdh.pxd").read_text()
+    text = (ROOT / "ext" / "abi" / "tdh.pxd").read_text()
     named = set(re.findall(r'cdef extern from "([^"]+)"', text))
     assert named <= {*CONTRACT, "Python.h"}, named
     assert re.findall(r"^\s*(?:from (\S+) c?import|c?import (\S+))", text, re.MULTILINE)
@@ -144,14 +143,17 @@ def test_the_core_is_built_without_pytorch():
 
 #: Folder of ext -> folders whose headers it may include. All may include compat.
 INCLUDES = {
-    "hook": {"table", "door", "rt"},
-    "table": {"door", "rt", "hook"},  # hook only for hook.h's two notices, see test below
-    "door": {"table", "rt", "hook"},
-    "guard": {"rt", "aten"},
-    "aten": {"rt"},
-    "launch": {"rt", "aten"},
-    "ffi": {"rt", "aten"},
-    "rt": {"aten", "guard", "launch"},
+    "hook": {"table", "door", "abi"},
+    "table": {"door", "abi", "hook"},  # hook only for hook.h's two notices
+    "door": {"table", "abi", "hook"},
+    "guard": {"abi", "common"},
+    "aten": {"abi", "common"},
+    "launch": {"abi", "common"},
+    "ffi": {"abi", "common"},
+    "scm": {"abi", "common"},
+    "common": {"abi"},
+    "abi": set(),
+    "modules": {"hook", "door", "table", "guard", "aten", "launch", "ffi", "scm", "common", "abi"},
     "compat": set(),
     "simcuda": set(),
 }

@@ -9,10 +9,10 @@ import torch  # noqa: F401 - first: our extension modules find its libraries in 
 
 from .api import disable, enable, jit
 from .autoselect import autoselect
-from .build.worker import wait as settle
 from .config import config
 from .explain import counts, explain, status
 from .ffi import MISS, scm
+from .scm.worker import wait as settle
 
 __version__ = "0.1.0"
 __all__ = ["MISS", "autoselect", "config", "counts", "disable", "enable", "explain", "jit", "scm", "settle", "status"]

@@ -8,14 +8,14 @@ import types
 import weakref
 
 from . import _compat, _core
-from .capture import dynamo_types
+from ._logs import log
 from .config import config
-from .discovery import Selection, full_name, is_machinery, launches_kernels
+from .dynamo.patches import jit_function
 from .errors import NotAFunctionError
-from .launch import target
-from .logs import log
-from .record import FunctionRecord
-from .trust import trust_views
+from .functions.discovery import Selection, full_name, is_machinery, launches_kernels
+from .functions.record import FunctionRecord
+from .runtime import target
+from .runtime.trusted_kernels import trust_views
 
 _lock = threading.RLock()
 _selection: Selection | None = None  # of the enable() that is in force
@@ -133,7 +133,7 @@ def _set_up() -> None:
     _core.delegation_setup(set_eval_frame, _leak_repair())
     target.trust_allocations()
     trust_views()
-    dynamo_types.teach(_core.JitFunction)
+    jit_function.teach(_core.JitFunction)
 
 
 def _leak_repair() -> int | None:

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from . import _core, api
-from .build.worker import wait
-from .logs import log
+from ._logs import log
+from .scm.worker import wait
 
 _LEAST = 8  # rows, so that every mean is one of four or more
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 HERE = Path(__file__).resolve().parent
-SERVICES = HERE.parent.parent / "ext" / "rt"  # what generated modules include
+SERVICES = HERE.parent.parent / "ext" / "abi"  # what generated modules include
 
 
 def command(name: str, target: Path) -> list[str]:

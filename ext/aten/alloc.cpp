@@ -16,8 +16,8 @@
 #include <optional>
 
 #include "aten/entry.h"
-#include "aten/handle.h"
-#include "services.h"
+#include "common/handle.h"
+#include "common/services.h"
 
 namespace trident_hook {
 namespace {

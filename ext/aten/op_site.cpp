@@ -21,10 +21,10 @@
 #include <vector>
 
 #include "aten/direct.h"
-#include "aten/gil.h"
-#include "aten/handle.h"
+#include "common/gil.h"
+#include "common/handle.h"
 #include "aten/template.h"
-#include "services.h"
+#include "common/services.h"
 
 namespace trident_hook {
 namespace {

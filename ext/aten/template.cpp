@@ -15,7 +15,7 @@
 #include <algorithm>
 #include <string>
 
-#include "aten/handle.h"
+#include "common/handle.h"
 
 namespace trident_hook {
 namespace {

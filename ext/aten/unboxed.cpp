@@ -19,8 +19,8 @@
 #include <tuple>
 #include <utility>
 
-#include "aten/gil.h"
-#include "aten/handle.h"
+#include "common/gil.h"
+#include "common/handle.h"
 
 namespace trident_hook {
 namespace {

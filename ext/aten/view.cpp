@@ -20,7 +20,7 @@
 #include <string>
 
 #include "aten/entry.h"
-#include "aten/handle.h"
+#include "common/handle.h"
 
 namespace trident_hook {
 

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "services.h"
+#include "common/services.h"
 #include "tdh_num.h"
 
 namespace trident_hook {

@@ -11,7 +11,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/PyInterpreter.h>
 
-#include "services.h"
+#include "common/services.h"
 
 namespace at {
 TORCH_API int get_num_threads();  // ATen/Parallel.h, which pulls in OpenMP's templates

@@ -4,7 +4,7 @@
 #include <c10/core/TensorImpl.h>
 #include <torch/csrc/autograd/python_variable.h>
 
-#include "services.h"
+#include "common/services.h"
 
 namespace trident_hook {
 namespace {

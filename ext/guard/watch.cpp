@@ -11,7 +11,7 @@
 #include "compat/py_attr.h"
 #include "compat/watchers.h"
 #include "guard/watch.h"
-#include "services.h"
+#include "common/services.h"
 
 namespace trident_hook {
 namespace {

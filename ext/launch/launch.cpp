@@ -12,10 +12,10 @@
 #include <atomic>
 #include <climits>
 
-#include "aten/gil.h"
-#include "aten/handle.h"
+#include "common/gil.h"
+#include "common/handle.h"
 #include "launch/driver.h"
-#include "services.h"
+#include "common/services.h"
 
 namespace trident_hook {
 namespace {
@@ -101,7 +101,7 @@ driver::result submit_in_primary_context(const request &r, driver::result refusa
 }
 
 C10_NOINLINE int raise_launch_error(const request &r, driver::result code) {
-  PyObject *module = PyImport_ImportModule("trident_hook.launch.errors");
+  PyObject *module = PyImport_ImportModule("trident_hook.runtime.launch_errors");
   PyObject *done = nullptr;
   if (module != nullptr) {
     done = PyObject_CallMethod(module, "raise_launch_error", "sisss(III)i", call_name(r.kernel), static_cast<int>(code),
@@ -164,7 +164,7 @@ void *kernel_function(tdh_kernel *kernel, int32_t device) {
     return nullptr;
   }
   if (C10_LIKELY(kernel->function[device] != nullptr)) return kernel->function[device];
-  PyObject *loader = PyImport_ImportModule("trident_hook.launch.loader");
+  PyObject *loader = PyImport_ImportModule("trident_hook.runtime.cubins");
   if (loader == nullptr) return nullptr;
   PyObject *handle = PyObject_CallMethod(loader, "load", "y#sIIi", reinterpret_cast<const char *>(kernel->cubin),
                                          static_cast<Py_ssize_t>(kernel->cubin_size), kernel->name, kernel->shared,

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "launch/driver.h"
-#include "services.h"
+#include "common/services.h"
 
 namespace trident_hook {
 namespace {

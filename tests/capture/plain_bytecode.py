@@ -17,7 +17,7 @@ def _import_from(checkout: Path):
     sys.path.insert(0, str(Path(__file__).parent))
     import recipe_reference
 
-    from trident_hook.capture.bytecode import analyse
+    from trident_hook.capture.return_recipe import analyse
     from trident_hook.errors import Unsupported
 
     return analyse, Unsupported, recipe_reference

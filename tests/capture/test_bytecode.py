@@ -17,7 +17,7 @@ from torch._C._dynamo.eval_frame import set_eval_frame
 from torch._dynamo import convert_frame
 from torch._dynamo.hooks import Hooks
 
-from trident_hook.capture.bytecode import analyse
+from trident_hook.capture.return_recipe import analyse
 from trident_hook.errors import Unsupported
 from trident_hook.ir import recipe as r
 

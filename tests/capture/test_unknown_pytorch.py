@@ -7,13 +7,14 @@ import types
 
 import pytest
 
+from trident_hook import _compat
 from trident_hook.capture import recorder
-from trident_hook.record import _callback
+from trident_hook.functions.record import _callback
 
 
 def test_nothing_is_captured(monkeypatch):
     monkeypatch.setattr(recorder, "_LESSONS", {"guards of today": lambda: True, "guards of tomorrow": lambda: False})
-    monkeypatch.setattr(recorder.floats, "teach", lambda note: True)  # as the others, once per process
+    monkeypatch.setattr(recorder.float_inputs, "teach", lambda note: True)  # as the others, once per process
     refused = []
     record = types.SimpleNamespace(failed=refused.append)
     with pytest.warns(UserWarning, match=r"serves nothing: Dynamo of PyTorch .* \(guards of tomorrow\)"):
@@ -25,3 +26,13 @@ def test_nothing_is_captured(monkeypatch):
 
 def test_this_pytorch_is_known():
     assert _callback().unknown == []
+
+
+@pytest.mark.parametrize(
+    ("version", "is_served"), [("2.10.0", False), ("2.11.0+cu130", True), ("2.12.1", False), ("2.14.1", False)]
+)
+def test_a_pytorch_that_is_not_proven_serves_nothing(monkeypatch, version, is_served):
+    monkeypatch.setattr("torch.__version__", version)
+    reason = _compat.unsupported_reason()
+    assert (reason is None) == is_served
+    assert is_served or version in reason

@@ -44,7 +44,7 @@ def resolve(node: ast.AST) -> str | None:
 
 def build(source: Path, library: Path) -> None:
     compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")
-    include = ["-I", str(ROOT / "ext/rt"), "-I", sysconfig.get_path("include")]
+    include = ["-I", str(ROOT / "ext/abi"), "-I", sysconfig.get_path("include")]
     subprocess.run([*compiler, "-O1", "-w", "-shared", "-fPIC", *include, "-o", library, source], check=True)
 
 
@@ -467,7 +467,7 @@ def test_cython_reads_its_dialect_alike(tmp_path):
         "not (a == 1) and (b > 2 or c < -5)": "bool",
         "max(min(-1.5, a / 3), abs(b / -7), -2.5) < math.sqrt(torch.sym_float(b)) / 1e-05 and a != 0.5": "bool",
     }
-    declared = (ROOT / "ext/rt/tdh.pxd").read_text()
+    declared = (ROOT / "ext/abi/tdh.pxd").read_text()
     lines = ["from libc.stdint cimport int64_t", 'cdef extern from "tdh_num.h":']
     lines += re.findall(r"^    (?:int64_t|double) tdh_\w+\((?:int64_t|double|int\*|, )+\) nogil$", declared, re.M)
     for number, (text, kind) in enumerate(kinds.items()):

@@ -17,7 +17,7 @@ from support.routes import counted, routed, twin, warm
 from triton import knobs
 
 import trident_hook
-from trident_hook.launch import loader
+from trident_hook.runtime import cubins
 from trident_hook.testing import workloads
 
 pytestmark = pytest.mark.gpu
@@ -45,7 +45,7 @@ def test_devices_and_streams_alternate():
     """One load on each device, whatever the order; each launch on the stream that is current there."""
     if torch.cuda.device_count() < 2:
         pytest.skip("one GPU only")
-    fn, before = adding(1001), loader.stats()["loads"]
+    fn, before = adding(1001), cubins.stats()["loads"]
     inputs = [torch.randn(1 << 20, device=f"cuda:{index}") for index in (0, 1)]
     for index in (0, 1):
         with torch.cuda.device(index):
@@ -62,7 +62,7 @@ def test_devices_and_streams_alternate():
             synchronize()
             assert torch.equal(y, inputs[index] + 1001)
     assert (added["hits"], added["misses"], added["rt_launch"]) == (40, 0, 40)
-    assert loader.stats()["loads"] == before + 2
+    assert cubins.stats()["loads"] == before + 2
 
 
 @pytest.mark.parametrize("current", [0, 1])
@@ -180,11 +180,11 @@ def test_a_binary_that_is_first_loaded_under_capture():
     """The module is in place, its CUBIN is not on the device yet: loading is not part of the graph."""
     fn, x = adding(1005), torch.randn(4096, device="cuda")
     routed(fn, x, via="dynamo")
-    loads, graph = loader.stats()["loads"], torch.cuda.CUDAGraph()
+    loads, graph = cubins.stats()["loads"], torch.cuda.CUDAGraph()
     with counted(fn) as added, torch.cuda.graph(graph):
         y = fn(x)
     assert added["hits"] == 1
-    assert loader.stats()["loads"] == loads + 1
+    assert cubins.stats()["loads"] == loads + 1
     for _ in range(100):
         x.copy_(torch.randn_like(x))
         graph.replay()

@@ -13,7 +13,7 @@ from support.routes import counted, routed
 
 import trident_hook
 from trident_hook import _rt
-from trident_hook.launch import loader
+from trident_hook.runtime import cubins
 from trident_hook.testing import workloads
 
 pytestmark = pytest.mark.gpu
@@ -211,9 +211,9 @@ def test_one_load_per_binary_and_device():
     x = cuda(4096)
     first, second = (trident_hook.jit(routes.twin(workloads.silu)) for _ in range(2))
     warm(first, x)
-    loads = loader.stats()
+    loads = cubins.stats()
     warm(second, x)
-    assert loader.stats() == loads or loader.stats()["loads"] == loads["loads"]
+    assert cubins.stats() == loads or cubins.stats()["loads"] == loads["loads"]
 
 
 def test_a_launch_error_is_raised_and_the_function_stays_usable(through):

@@ -12,7 +12,8 @@ import torch
 from support.routes import routed, twin
 
 import trident_hook
-from trident_hook import _compat, _core, environment
+from trident_hook import _compat, _core
+from trident_hook.runtime import watching
 from trident_hook.testing import workloads
 from trident_hook.testing.specialize import specialize
 
@@ -83,9 +84,7 @@ def guarded(monkeypatch):
 
 @pytest.mark.skipif(not _compat.HAS_WATCHERS, reason="no watchers below CPython 3.12: every call evaluates the guards")
 def test_a_hit_does_not_pay_for_what_never_changes(guarded, monkeypatch):
-    monkeypatch.setattr(
-        environment._rt, "env_unwatchable", lambda plan: pytest.fail("guards are evaluated on every call")
-    )
+    monkeypatch.setattr(watching._rt, "env_unwatchable", lambda plan: pytest.fail("guards are evaluated on every call"))
     x, (few, _), (many, _) = torch.ones(4), guarded(5), guarded(100)
     assert routed(many, x, via="scm").tolist() == [1 + sum(2**i % 7 for i in range(100))] * 4
     by_few, by_many = best((guards_of(few, x), 1000), (guards_of(many, x), 1000))

@@ -9,7 +9,8 @@ import pytest
 import torch
 from support.routes import twin
 
-from trident_hook import _compat, _core, environment
+from trident_hook import _compat, _core
+from trident_hook.runtime import watching
 from trident_hook.testing.specialize import specialize
 
 X = torch.ones(2)
@@ -100,7 +101,7 @@ def test_every_change_is_seen(given, change, monkeypatch):
     before = vars(owner)
     monkeypatch.setitem(globals(), "SETTINGS", owner)
     if _compat.HAS_WATCHERS:
-        monkeypatch.setattr(environment._rt, "env_unwatchable", lambda plan: pytest.fail("it is not watched"))
+        monkeypatch.setattr(watching._rt, "env_unwatchable", lambda plan: pytest.fail("it is not watched"))
     served = specialize(twin(scaled), [(X,)])
 
     def holds() -> bool:
@@ -120,8 +121,8 @@ def test_another_attribute_does_not_matter(monkeypatch):
     monkeypatch.setitem(globals(), "SETTINGS", owner)
     served = specialize(twin(scaled), [(X,)])
     armings = []
-    plain = environment.Environment.__call__
-    monkeypatch.setattr(environment.Environment, "__call__", lambda *given: armings.append(1) or plain(*given))
+    plain = watching.Environment.__call__
+    monkeypatch.setattr(watching.Environment, "__call__", lambda *given: armings.append(1) or plain(*given))
     for value in range(100):
         owner.other = value
         assert _core.scm_check(served.__wrapped__, (X,)) == 0

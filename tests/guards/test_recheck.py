@@ -10,16 +10,16 @@ import pytest
 import torch
 
 from trident_hook import _compat, _core, _rt
-from trident_hook.ambient import Ambient
-from trident_hook.build.compiler import include_dir
-from trident_hook.build.loader import LoadedScm
 from trident_hook.codegen.module import generate
+from trident_hook.ir.condition import Condition
 from trident_hook.ir.guard import Guard
 from trident_hook.ir.objects import ObjectKey
 from trident_hook.ir.program import HostProgram
 from trident_hook.ir.recipe import Const, ReturnRecipe
 from trident_hook.ir.source import Source
 from trident_hook.ir.specialization import Specialization
+from trident_hook.scm.compiler import include_dir
+from trident_hook.scm.loader import LoadedScm
 
 MARK, OTHER = object(), object()
 G = Source(("global",), (), "G")
@@ -134,8 +134,8 @@ def asked():
     )  # fmt: skip
     hooks, module = [], {"_stance": types.SimpleNamespace(stance="default")}
     conditions = [
-        Ambient(Source(("object", ObjectKey(hooks))), "empty_list", "nobody watches"),
-        Ambient(Source(("object", ObjectKey(module))).then("dict_item", "_stance"), "not_eager", "not eager"),
+        Condition(Source(("object", ObjectKey(hooks))), "empty_list", "nobody watches"),
+        Condition(Source(("object", ObjectKey(module))).then("dict_item", "_stance"), "not_eager", "not eager"),
     ]
     generated = generate([spec], conditions)
     scm = LoadedScm(generated)

@@ -90,11 +90,11 @@ def test_every_kind_of_ours_can_be_written():
 
 def test_an_unknown_leaf_is_kept_or_refused():
     """A method that a newer PyTorch might add is recorded under its name, by its prefix."""
-    from trident_hook.capture import guard_log
+    from trident_hook.dynamo import guard_recording
 
     calls = []
-    add = guard_log._wrap_method("add_brand_new_guard", lambda self, *args: calls.append(args))
-    with guard_log.recording() as log:
+    add = guard_recording._wrap_method("add_brand_new_guard", lambda self, *args: calls.append(args))
+    with guard_recording.recording() as log:
         manager = object()
         add(manager, 1, ["text"])
     assert calls == [(1, ["text"])]

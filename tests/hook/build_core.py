@@ -26,17 +26,20 @@ CFLAGS = ["-std=c11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-Wall", "-We
 
 
 def core_sources():
-    return [EXT / "core.c", *sorted(p for part in ("hook", "table", "door") for p in (EXT / part).glob("*.c"))]
+    return [
+        EXT / "modules" / "core.c",
+        *sorted(p for part in ("hook", "table", "door") for p in (EXT / part).glob("*.c")),
+    ]
 
 
 def core_dependencies():
-    headers = [p for part in ("compat", "rt", "hook", "table", "door") for p in (EXT / part).glob("*.h")]
+    headers = [p for part in ("compat", "abi", "hook", "table", "door") for p in (EXT / part).glob("*.h")]
     return core_sources() + sorted(headers)
 
 
 def compile_extension(sources, target):
     """Compile ``sources`` into ``target``. Written aside and renamed: another process may have the old one loaded."""
-    includes = [f"-I{EXT}", f"-I{EXT / 'rt'}", f"-I{sysconfig.get_path('include')}"]
+    includes = [f"-I{EXT}", f"-I{EXT / 'abi'}", f"-I{sysconfig.get_path('include')}"]
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     extra = shlex.split(os.environ.get("TDH_TEST_CFLAGS", ""))
     scratch = target.with_name(f"{target.name}.{os.getpid()}")
@@ -67,7 +70,7 @@ def core_path():
 
 def fake_scm_path():
     sources = [HERE / "fake_scm.c"]
-    return build_cached("fake_scm", sources, sources + [EXT / "compat" / "py.h", EXT / "rt" / "tdh_scm.h"])
+    return build_cached("fake_scm", sources, sources + [EXT / "compat" / "py.h", EXT / "abi" / "tdh_scm.h"])
 
 
 def load(name, path):

@@ -42,7 +42,7 @@ def test_served_whole(ops, served, name):
 
 def test_the_adapter_is_what_does_it(ops, served):
     integrations.adapters()
-    adapter = integrations._registered["liger_kernel"]
+    adapter = integrations.registry._registered["liger_kernel"]
     integrations.unregister("liger_kernel")
     try:
         function, args = cases(ops)["swiglu"]

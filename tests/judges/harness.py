@@ -233,7 +233,7 @@ class Court:
     def _apart(self, call: Call) -> str | None:
         """Why this miss, which Dynamo would do without, is counted apart."""
         spec, guard = self.record.last_miss or (0, -1)
-        checks = self.record._witness._checks[spec]
+        checks = self.record._inspector._checks[spec]
         about = checks[guard] if 0 <= guard < len(checks) else None
         if isinstance(about, tuple) and about[0] in ("pointer", "int"):
             return "another binary of Triton's"

@@ -7,7 +7,7 @@ import torch
 from support.adding import adding
 from support.routes import counted, routed, warm
 
-from trident_hook.launch import loader
+from trident_hook.runtime import cubins
 from trident_hook.testing import simdriver
 
 X = torch.arange(96, dtype=torch.float32)
@@ -22,7 +22,7 @@ def interpreted(clean_slate):
 def test_devices_and_streams_alternate():
     """One load on each device, whatever the order; each launch on the stream that is current there, and nothing else is
     current behind it."""
-    fn, before = adding(501), loader.stats()["loads"]
+    fn, before = adding(501), cubins.stats()["loads"]
     for device in (0, 1):
         with simdriver.device(device):
             warm(fn, X)
@@ -36,7 +36,7 @@ def test_devices_and_streams_alternate():
             launch = simdriver.launches[-1]
             assert (launch.device, launch.stream) == (device, stream)
     assert (added["hits"], added["misses"], added["rt_launch"]) == (40, 0, 40)
-    assert loader.stats()["loads"] == before + 2
+    assert cubins.stats()["loads"] == before + 2
     assert simdriver.counts()["cuModuleUnload"] == 0
 
 

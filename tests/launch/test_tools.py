@@ -11,7 +11,8 @@ from support.routes import routed, twin, warm
 from triton import knobs
 
 import trident_hook
-from trident_hook import environment, profiling
+from trident_hook import profiling
+from trident_hook.runtime import watching
 from trident_hook.testing import simdriver
 
 from . import corpus
@@ -196,8 +197,8 @@ def test_a_class_that_nobody_asked_is_watched():
     class NeverAsked:
         pass
 
-    assert not NeverAsked.__flags__ & environment._VALID_VERSION_TAG
-    walk = environment._Walk(copy)
+    assert not NeverAsked.__flags__ & watching._VALID_VERSION_TAG
+    walk = watching._Walk(copy)
     walk._watch_type(NeverAsked)
     assert walk.types == {id(NeverAsked): NeverAsked}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import trident_hook
-from trident_hook.capture import launches
+from trident_hook.capture.graph import launches
 from trident_hook.testing import simdriver
 
 from . import compare, walk

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from trident_hook import _rt
-from trident_hook.trust import VIEWS, trust_views
+from trident_hook.runtime.trusted_kernels import VIEWS, trust_views
 
 aten = torch.ops.aten
 

@@ -13,8 +13,8 @@ import triton
 import triton.language as tl
 
 from trident_hook import _rt
-from trident_hook.launch import loader, target
-from trident_hook.launch.errors import LaunchError
+from trident_hook.runtime import cubins, target
+from trident_hook.runtime.launch_errors import LaunchError
 from trident_hook.testing import simdriver
 
 PDL, COOPERATIVE = 1, 2
@@ -177,16 +177,16 @@ def test_target():
 
 
 def test_one_load_for_each_content_and_device():
-    loads, functions = loader.stats()["loads"], set()
+    loads, functions = cubins.stats()["loads"], set()
     for _ in range(3):
         kernel = kernel_of(scale.warmup(x, out, 100, 3.0, 256, grid=(1,)))
         assert launch_scale(kernel) == launch_scale(kernel) == 0
         functions.add(kernel.function[0])
-    assert loader.stats()["loads"] == loads + 1
+    assert cubins.stats()["loads"] == loads + 1
     assert len(functions) == 1
     with simdriver.device(1):
         assert launch_scale(kernel) == 0
-    assert loader.stats()["loads"] == loads + 2
+    assert cubins.stats()["loads"] == loads + 2
     assert kernel.function[1] not in (None, kernel.function[0])
 
 
@@ -194,7 +194,7 @@ def test_loading_leaves_the_context_alone():
     """A kernel of device 1 loaded while device 0 is current."""
     compiled = scale.warmup(x, out, 100, 2.5, 32, grid=(1,))
     simdriver.state.device = 0
-    loader.load(compiled.asm["cubin"], compiled.metadata.name, 0, 128, 1)
+    cubins.load(compiled.asm["cubin"], compiled.metadata.name, 0, 128, 1)
     assert simdriver.state.device == 0
     launch_scale(kernel_of(compiled_scale()))
     assert simdriver.launches[-1].device == 0
@@ -257,9 +257,9 @@ def test_out_of_resources_as_stock():
     compiled = compiled_scale()
     cubin, name = compiled.asm["cubin"], compiled.metadata.name
     with pytest.raises(OutOfResources, match="shared memory, Required: 999999, Hardware limit: 232448"):
-        loader.load(cubin, name, 999999, 128, 0)
+        cubins.load(cubin, name, 999999, 128, 0)
     with pytest.raises(OutOfResources, match="threads, Required: 4096"):
-        loader.load(cubin, name, 0, 4096, 0)
+        cubins.load(cubin, name, 0, 4096, 0)
     with pytest.raises(OutOfResources):
         launch_scale(kernel_of(compiled, shared=999999))
 
@@ -281,9 +281,9 @@ def test_failed_launch_says_where():
 
 @pytest.mark.parametrize("call", ["cuModuleLoadData", "cuModuleGetFunction", "cuDevicePrimaryCtxRetain"])
 def test_failed_load_says_where_and_can_be_tried_again(call):
-    loader._contexts.clear()
-    loader.unload_all()
-    loader._contexts.clear()
+    cubins._contexts.clear()
+    cubins.unload_all()
+    cubins._contexts.clear()
     kernel = kernel_of(compiled_scale())
     with simdriver.inject(call, "CUDA_ERROR_OUT_OF_MEMORY"):
         with pytest.raises(

@@ -11,7 +11,7 @@ from support import programs
 from support.routes import counted, routed, same, twin, warm
 
 import trident_hook
-from trident_hook.build import compiler, worker
+from trident_hook.scm import compiler, worker
 from trident_hook.testing import simdriver
 
 X = torch.arange(32, dtype=torch.float32)
@@ -261,7 +261,7 @@ def test_a_later_build_fails(served, no_compiler):
 
 def test_a_fault_of_the_build_itself_ends_nothing(served, monkeypatch):
     """An exception that nobody thought of: named, counted, and the worker lives on."""
-    from trident_hook import record
+    from trident_hook.functions import record
 
     def broken(*_):
         raise ZeroDivisionError("a fault of ours")

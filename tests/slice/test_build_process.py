@@ -17,9 +17,9 @@ from support import modules, processes, programs
 from support.routes import routed, warm
 
 import trident_hook
-from trident_hook.build import cache, compiler, prelude, process, worker
 from trident_hook.config import config
 from trident_hook.errors import BuildError
+from trident_hook.scm import builder_process, cache, compiler, prelude, worker
 
 X = torch.arange(32, dtype=torch.float32)
 SOURCE = "# cython: language_level=3\nanswer = {}\n"
@@ -29,10 +29,10 @@ LIKE_OURS = "from tdh cimport *\ncdef const tdh_rt_api* rt = NULL\n"
 @pytest.fixture(autouse=True)
 def its_own_process():
     """None runs before or after."""
-    process.end()
+    builder_process.end()
     yield
-    process.end()
-    process._given_up = False
+    builder_process.end()
+    builder_process._given_up = False
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def built(answer: int, more: str = "") -> bytes:
 
 
 def pid() -> int:
-    return process._running.process.pid
+    return builder_process._running.process.pid
 
 
 def is_there(number: int) -> bool:
@@ -120,13 +120,13 @@ def test_the_program_never_runs_cython(tmp_path):
 def test_only_what_is_built_in_the_background(served):
     config.build, config.cache = "sync", False
     warm(served(programs.shift), X, 3)
-    assert not process.is_running()
+    assert not builder_process.is_running()
     config.build = "background"
     fn = served(programs.shift)
     fn(X, 3)
     assert trident_hook.settle(120)
     routed(fn, X, 3, via="scm")
-    assert process.is_running()
+    assert builder_process.is_running()
 
 
 def test_what_it_has_of_the_program(tmp_path):
@@ -159,14 +159,14 @@ def test_what_is_learned_while_it_builds_is_one_more_build(served, at_hand, tmp_
 def test_the_same_module_whichever_process_builds():
     here = built(1, LIKE_OURS)
     there = on_the_worker(lambda: built(1, LIKE_OURS))
-    assert process.is_running()
+    assert builder_process.is_running()
     assert here == there
 
 
 def test_it_is_ended_when_it_is_not_needed(monkeypatch):
-    monkeypatch.setattr(process, "IDLE_S", 0.05)
+    monkeypatch.setattr(builder_process, "IDLE_S", 0.05)
     on_the_worker(lambda: built(1))
-    assert eventually(lambda: not process.is_running())
+    assert eventually(lambda: not builder_process.is_running())
 
 
 # -- errors -------------------------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def test_errors_are_the_same(fault, tmp_path, monkeypatch):
         with pytest.raises(BuildError) as caught:
             run(lambda: cache.compiled(modules.of_text(SOURCE.format(1) + FAULTS[fault])))
         texts.append(str(caught.value))
-    assert process.is_running()
+    assert builder_process.is_running()
     assert texts[0] == texts[1]
     assert ("not this one" if fault == "C" else "Cython refused") in texts[0]
     assert on_the_worker(lambda: built(1)), "it goes on after an error"
@@ -202,7 +202,7 @@ def test_a_process_that_does_not_answer(monkeypatch):
     on_the_worker(lambda: built(1))
     stopped = pid()
     os.kill(stopped, signal.SIGSTOP)
-    monkeypatch.setattr(process, "_DEADLINE_S", 0.2)
+    monkeypatch.setattr(builder_process, "_DEADLINE_S", 0.2)
     with pytest.raises(BuildError, match=r"did not answer within 0.2 s"):
         on_the_worker(lambda: built(2))
     assert not is_there(stopped)
@@ -225,7 +225,7 @@ def gone_without_trace(number: int) -> bool:
 @pytest.mark.parametrize("held", [False, True])
 def test_killed_between_builds(held, monkeypatch):
     """Also when somebody else has its end of the line: what the program forked while it was started."""
-    kept, plain = [], process.socket.socketpair
+    kept, plain = [], builder_process.socket.socketpair
 
     def socketpair():
         ours, theirs = plain()
@@ -233,8 +233,8 @@ def test_killed_between_builds(held, monkeypatch):
         return ours, theirs
 
     if held:
-        monkeypatch.setattr(process, "_CHECK_S", 0.1)
-        monkeypatch.setattr(process.socket, "socketpair", socketpair)
+        monkeypatch.setattr(builder_process, "_CHECK_S", 0.1)
+        monkeypatch.setattr(builder_process.socket, "socketpair", socketpair)
     on_the_worker(lambda: built(1))
     first = pid()
     os.kill(first, signal.SIGKILL)
@@ -265,9 +265,9 @@ def test_killed_every_time(at_hand, served):
     fn(X, 3)
     assert trident_hook.settle(120)
     routed(fn, X, 3, via="scm")
-    assert not process.is_running()
+    assert not builder_process.is_running()
     on_the_worker(lambda: built(1))
-    assert not process.is_running()
+    assert not builder_process.is_running()
 
 
 def test_a_crash_is_not_repeated_in_the_program(at_hand, served):
@@ -282,7 +282,7 @@ def test_a_crash_is_not_repeated_in_the_program(at_hand, served):
 def test_one_that_cannot_be_started(monkeypatch):
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     assert on_the_worker(lambda: built(1))
-    assert not process.is_running()
+    assert not builder_process.is_running()
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

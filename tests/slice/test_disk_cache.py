@@ -14,7 +14,7 @@ from support import processes, programs
 from support.routes import routed, warm
 
 import trident_hook
-from trident_hook.build import cache, compiler, loader, prelude
+from trident_hook.scm import cache, compiler, loader, prelude
 
 X = torch.arange(32, dtype=torch.float32)
 
@@ -199,8 +199,8 @@ def test_another_abi_has_another_key(monkeypatch, tmp_path):
         ("triton.__version__", "9.9.9"),
         ("Cython.__version__", "9.9.9"),
         ("sys.version", "3.12.99 (another build)"),
-        ("trident_hook.build.compiler.CFLAGS", ("-O0",)),
-        ("trident_hook.build.compiler.compiler_version", lambda: "cc 99.1"),
+        ("trident_hook.scm.compiler.CFLAGS", ("-O0",)),
+        ("trident_hook.scm.compiler.compiler_version", lambda: "cc 99.1"),
     ],
 )
 def test_other_surroundings_have_another_key(monkeypatch, where, value):

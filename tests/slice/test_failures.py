@@ -13,7 +13,7 @@ from support import programs
 from support.routes import counted, outcome, routed, same, twin, warm
 
 import trident_hook
-from trident_hook.record import FunctionRecord
+from trident_hook.functions.record import FunctionRecord
 from trident_hook.testing import simdriver
 
 X = torch.arange(16, dtype=torch.float32)

@@ -8,7 +8,7 @@ PROGRAM = """
 import os, signal, threading
 from trident_hook.build import worker
 from trident_hook.capture.runner import _runners
-from trident_hook.record import _records
+from trident_hook.functions.record import _records
 
 trident_hook.config.build = "background"
 x, go = torch.arange(32, dtype=torch.float32), threading.Event()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trident_hook.build import compiler, prelude
 from trident_hook.config import config
+from trident_hook.scm import compiler, prelude
 
 SOURCE = """# cython: language_level=3
 from tdh cimport *

@@ -14,8 +14,8 @@ from support.routes import routed
 from test_variants import Held, add_kernel
 
 import trident_hook
-from trident_hook.build import cache, compiler
 from trident_hook.errors import BuildError
+from trident_hook.scm import cache, compiler
 
 SCALE, OFFSET = 2.0, 1.0
 X = torch.arange(32, dtype=torch.float32)
@@ -265,7 +265,7 @@ def unit_files(folder) -> list:
 
 def test_parts_depend_on_none_behind_them(served, folder, monkeypatch):
     """What is linked was generated without the later ones; what guards it was as well."""
-    from trident_hook import record
+    from trident_hook.functions import record
 
     seen = []
 

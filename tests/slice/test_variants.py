@@ -15,7 +15,7 @@ from support.routes import counted, routed, twin, warm
 
 import trident_hook
 from trident_hook.api import find_record
-from trident_hook.build import worker
+from trident_hook.scm import worker
 from trident_hook.testing import simdriver
 
 ALIGNED, OTHER = torch.arange(64, dtype=torch.float32), torch.ones(64)
@@ -283,8 +283,8 @@ def indexing(x, at):
 
 
 def test_one_that_cannot_be_generated_does_not_take_the_others_along(served, monkeypatch):
-    from trident_hook import record
     from trident_hook.errors import Unsupported
+    from trident_hook.functions import record
 
     def picky(specializations, *more):
         for spec in specializations:

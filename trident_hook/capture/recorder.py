@@ -16,14 +16,18 @@ from torch._dynamo.hooks import Hooks
 from torch._dynamo.types import ConvertFrameReturn
 from torch._guards import TracingContext
 
-from .. import _rt, integrations
+from .. import _rt
+from .._logs import log
+from ..dynamo import adapters
+from ..dynamo.guard_recording import recording
+from ..dynamo.patches import is_compiling, left_out_guards
+from ..dynamo.refusal import last_refusal
 from ..errors import Unsupported
 from ..ir.recipe import Attr, walk
-from ..logs import log
-from . import autograd_functions, bytecode, floats, launches, more_guards, tracing_state
-from .guard_log import recording
-from .guards import GuardTranslator
-from .normalize import normalize
+from . import autograd, return_recipe
+from .graph import float_inputs, launches
+from .graph.normalize import normalize
+from .guards.translate import GuardTranslator
 from .runner import Runner, is_launch
 
 _stack = threading.local()
@@ -47,9 +51,9 @@ _DYNAMO_SETTINGS = {
 
 #: What Dynamo has to be taught before anything that it traces can be trusted.
 _LESSONS = {
-    "is_compiling() and its relatives": tracing_state.teach,
-    "attributes, class literals, keys of dicts": more_guards.teach,
-    "torch.autograd.Function": autograd_functions.teach,
+    "is_compiling() and its relatives": is_compiling.teach,
+    "attributes, class literals, keys of dicts": left_out_guards.teach,
+    "torch.autograd.Function": autograd.teach,
 }
 #: Of a capture whose symbols could not be followed (a size divided, compared as a float, sorted by).
 _AS_THEY_ARE = {"automatic_dynamic_shapes": False, "assume_static_by_default": True}
@@ -98,7 +102,7 @@ class Recorder:
         self.unknown = [about for about, teach in _LESSONS.items() if not teach()]
         if self.unknown:
             warnings.warn(f"trident_hook serves nothing: {self._why_nothing()}", stacklevel=2)
-        self.knows_floats = floats.teach(_note_float)
+        self.knows_floats = float_inputs.teach(_note_float)
 
     def __call__(self, frame, cache_entry, frame_state):
         try:
@@ -113,7 +117,7 @@ class Recorder:
         if record is not None and self.unknown:
             record.failed(Unsupported("pytorch", self._why_nothing()))
             return _left_alone()
-        if record is None or not serveable or not autograd_functions.are_readable(frame.f_locals):
+        if record is None or not serveable or not autograd.are_readable(frame.f_locals):
             return _left_alone()
         floats_were_fixed = record.fixed_floats is not None
         answer = self._compile(record, words, frame, cache_entry, frame_state)
@@ -137,7 +141,7 @@ class Recorder:
         stack = _stack.__dict__.setdefault("captures", [])
         stack.append(capture)
         try:
-            with (recording() as guard_log, tracing_state.as_plain(), integrations.in_force(), torch._dynamo.config.patch(settings)):  # fmt: skip
+            with (recording() as guard_log, is_compiling.as_plain(), adapters.in_force(), torch._dynamo.config.patch(settings)):  # fmt: skip
                 answer = self._torchdynamo_orig_backend(frame, cache_entry, frame_state)
         except Exception as error:  # Dynamo's own failure, or our refusal, must not reach the user's call
             first = str(error).strip().splitlines()
@@ -150,7 +154,7 @@ class Recorder:
         answer.frame_exec_strategy = _FrameExecStrategy(_FrameAction.DEFAULT, _FrameAction.SKIP)
         if answer.guarded_code is None:
             answer.apply_to_code = False
-            why = integrations.refusal() or "Dynamo found nothing to compile in this call"
+            why = last_refusal() or "Dynamo found nothing to compile in this call"
             capture.refused(capture.problem or Unsupported("no-graph", why))
             return answer
         capture.breaks = list(_graph_breaks() - breaks)
@@ -166,7 +170,7 @@ class Recorder:
             names = set(guarded_code.code.co_names)
             if capture.graphs != 1 or any(name.startswith("__resume_at") for name in names):
                 raise Unsupported("graph-break", _break_reason(capture))
-            capture.recipe = bytecode.analyse(guarded_code.code, capture.graph_name, capture.globals_)
+            capture.recipe = return_recipe.analyse(guarded_code.code, capture.graph_name, capture.globals_)
             _check_subclasses(capture.recipe)
             _check_identities(capture.code, values)
             root = guarded_code.guard_manager.root
@@ -179,7 +183,7 @@ class Recorder:
                 capture.traced_code,
                 capture.floats,
             )
-            capture.guards = autograd_functions.guarded(translator.translate(), capture.record)
+            capture.guards = autograd.guarded(translator.translate(), capture.record)
             if observer is not None:
                 observer(capture, guarded_code)
         except Unsupported as refusal:
@@ -248,7 +252,7 @@ def _backend(graph_module, example_inputs):
     capture.graph_name = graph_module.meta["backend_id"]
     capture.traced_code = list(TracingContext.get_traced_code() or ())
     try:
-        floats.refuse_as_tensors(graph_module.graph)
+        float_inputs.refuse_as_tensors(graph_module.graph)
         capture.traced, _ = normalize(graph_module, example_inputs)
         if capture.computed and capture.floats:
             raise Unsupported("float", f"something is computed from a float that changes ({capture.computed})")

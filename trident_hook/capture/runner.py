@@ -16,14 +16,14 @@ from dataclasses import replace
 import torch
 
 from .. import _rt
+from .._logs import log
 from ..errors import Unsupported
 from ..ir.objects import ObjectKey
 from ..ir.specialization import Specialization
-from ..logs import log
-from . import launches
-from .descriptors import Descriptor
-from .pre_hooks import OF_HOOK
-from .program import ProgramBuilder
+from .graph import launches
+from .graph.hook_nodes import OF_HOOK
+from .graph.program import ProgramBuilder
+from .graph.tensor_maps import Descriptor
 
 
 def is_launch(node) -> bool:
@@ -135,7 +135,7 @@ class Runner:
         program = ProgramBuilder(capture.traced, capture.recipe).build(sites, samples)
         device, device_type = None, None
         if sites:
-            from ..launch import target
+            from ..runtime import target
 
             device = next(iter(sites.values())).record.device
             device_type = "cpu" if target.is_simulated() else "cuda"

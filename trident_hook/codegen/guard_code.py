@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 
-from ..capture.guards import local_name
+from ..capture.guards.translate import local_name
 from ..errors import Unsupported
 from ..ir.guard import Guard
 from ..ir.source import Source

@@ -1,7 +1,7 @@
 """Integer and boolean expressions as C, with Python's meaning, over int64_t values.
 
 Two readers, one writer: `from_sympy` reads the expressions of PyTorch's ShapeEnv, `from_python` the text in which
-Dynamo prints shape guards. Arithmetic goes through the helpers of ext/rt/tdh_num.h, which note in a flag whatever does
+Dynamo prints shape guards. Arithmetic goes through the helpers of ext/abi/tdh_num.h, which note in a flag whatever does
 not fit 64 bits (and a division by zero): with the flag clear the value is Python's, with the flag set it means
 nothing. Operands that Python would not evaluate (`and`, `or`, a conditional) are not evaluated here either.
 

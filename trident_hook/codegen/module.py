@@ -4,9 +4,9 @@ How it is cut into what is compiled at once: see unit.py."""
 
 from __future__ import annotations
 
-from ..ambient import Ambient
 from ..errors import Unsupported
 from ..ir import recipe as r
+from ..ir.condition import Condition
 from ..ir.guard import Guard
 from ..ir.specialization import HOOKS_WORD, Specialization
 from . import numbers as torch_numbers
@@ -22,7 +22,7 @@ from .writer import Lines, Tables
 GENERATOR = 9  # raised whenever the text that is generated for the same input changes
 
 
-def generate(specializations: list[Specialization], ambient: list[Ambient], pause=lambda: None) -> GeneratedModule:
+def generate(specializations: list[Specialization], ambient: list[Condition], pause=lambda: None) -> GeneratedModule:
     """`ambient`: what must hold for any call, or it takes its previous path. `pause()` is called after each specialization
     (half a millisecond): a moment for others to run."""
     tables = Tables()
@@ -220,11 +220,11 @@ def _wanted(spec: Specialization) -> list:
     return wanted
 
 
-def _wanted_ambient(ambient: list[Ambient]) -> list:
+def _wanted_ambient(ambient: list[Condition]) -> list:
     return [(a.source, "empty_list" if a.kind == "empty_list" else "identity") for a in ambient]
 
 
-def _ambient(ambient: list[Ambient], tables: Tables, number: int) -> str:
+def _ambient(ambient: list[Condition], tables: Tables, number: int) -> str:
     steps = StepWriter(tables)
     for at, condition in enumerate(ambient):
         steps.ambient(at, condition)

@@ -1,10 +1,10 @@
-"""Environment guards and ambient conditions as a table of steps: see tdh_step in ext/rt/tdh_rt.h, gone through by
+"""Environment guards and ambient conditions as a table of steps: see tdh_step in ext/abi/tdh_rt.h, gone through by
 ext/guard/recheck.cpp. A call asks them only after something they depend on has changed."""
 
 from __future__ import annotations
 
-from ..ambient import Ambient
 from ..errors import Unsupported
+from ..ir.condition import Condition
 from ..ir.guard import Guard
 from ..ir.objects import ObjectKey
 from ..ir.source import Source
@@ -66,7 +66,7 @@ class StepWriter:
             raise Unsupported("guard", f"{guard.kind} among environment guards: {guard}")
         self._end(str(guard))
 
-    def ambient(self, number: int, condition: Ambient) -> None:
+    def ambient(self, number: int, condition: Condition) -> None:
         self._number = number
         if condition.kind == "empty_list":
             self._step("ASK_EMPTY_LIST", self._read(condition.source))

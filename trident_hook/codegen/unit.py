@@ -1,7 +1,7 @@
 """A module's text, whole or as the unit that is compiled when specializations came to those that are compiled already.
 
 Cython and the C compiler take as long as their text. So the text of a specialization says nothing that a later one could
-change, and its compiled object is linked into all later modules (`build/cache.py`): a build costs what is new. What a
+change, and its compiled object is linked into all later modules (`scm/cache.py`): a build costs what is new. What a
 unit brings: its own specializations, and a dispatcher over all. Data that all units share is in common symbols, of which
 the linker makes one, as long as the longest; the dispatchers of earlier units stay unused."""
 
@@ -87,10 +87,10 @@ class GeneratedModule:
     objects: list  # borrowed by the bound module: obj[i]
     sites: list  # (op, overload, template, number of tensor results), bound as prepared calls
     kernels: list  # ir.Kernel, embedded as cubin_<digest>
-    environments: list  # per plan: [(source, what matters)] for trident_hook.environment.Environment
+    environments: list  # per plan: [(source, what matters)] for trident_hook.runtime.watching.Environment
     n_versions: int
     guard_texts: list[list[str]]  # per specialization: what each guard number means
-    checks: list[list]  # the same for trident_hook.witness: a Guard, or a tuple that begins with a kind
+    checks: list[list]  # the same for trident_hook.misses.explain_miss: a Guard, or a tuple that begins with a kind
 
     @functools.cached_property
     def source(self) -> str:

@@ -18,7 +18,7 @@ class Specialization:
     index: int  # which capture of the function it was, from 0
     argument_names: tuple[str, ...]  # in localsplus order
     free_names: tuple[str, ...]
-    state: tuple[int, ...]  # words of the torch state (see tdh_state in ext/rt/tdh_rt.h)
+    state: tuple[int, ...]  # words of the torch state (see tdh_state in ext/abi/tdh_rt.h)
     guards: tuple[Guard, ...]
     program: HostProgram
     recipe: ReturnRecipe

@@ -285,7 +285,7 @@ def _tell_product(n_devices: int) -> None:
     tell: the simulation is of use by itself."""
     lib = _simlib.loaded()
     try:
-        from trident_hook.launch import target
+        from trident_hook.runtime import target
 
         if n_devices:
             target.set_simulated(n_devices, lib.sim_current_stream, lib.sim_current_device)

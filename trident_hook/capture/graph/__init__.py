@@ -1,0 +1,1 @@
+"""Dynamo's graph made a host program."""

@@ -1,0 +1,1 @@
+"""Changes to Dynamo that are in force while one of our captures runs."""

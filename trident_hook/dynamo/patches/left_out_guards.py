@@ -1,0 +1,218 @@
+"""Guards that Dynamo leaves out although its trace depends on what they check. While one of our captures runs on a
+thread, Dynamo is made to install them itself, from its own GuardBuilder; other compiles are left alone. docs/guards.md
+lists the places; each is kept by a function of the judges' corpus."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+
+from ..._logs import log
+from ...errors import Unsupported
+from .is_compiling import is_plain
+
+#: Methods of a dict whose answer and effect do not depend on the order of its keys.
+_BLIND_TO_ORDER = frozenset(
+    ("__getitem__", "__setitem__", "__contains__", "__len__", "__eq__", "__ne__", "__bool__", "get", "setdefault")
+)
+_MERGES = frozenset(("update", "__or__", "__ror__", "__ior__"))
+_MUTABLE = (list, set)
+_DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
+
+
+def teach() -> bool:
+    """Once per process; whether all of it worked."""
+    changes = (_descriptors, _duplicates, _class_literals, _absent_attributes, _dict_keys, _stdlib_globals, _buffers)
+    worked = [_attempt(change) for change in changes]  # all are tried
+    return all(worked)
+
+
+def _attempt(change) -> bool:
+    try:
+        change()
+        return True
+    except (ImportError, AttributeError, KeyError) as error:
+        log("capture", "Dynamo cannot be made to guard more (%s): %s", change.__name__, error)
+        return False
+
+
+def _in_front(owner: type, name: str, first) -> None:
+    """`first(self, tx, ...)` runs before a method of Dynamo's during our captures; what it returns, unless None, is the
+    answer."""
+    original = owner.__dict__[name]
+
+    @functools.wraps(original)
+    def method(self, *args, **kwargs):
+        answer = first(self, *args, **kwargs) if is_plain() else None
+        return original(self, *args, **kwargs) if answer is None else answer
+
+    setattr(owner, name, method)
+
+
+def _descriptors() -> None:
+    """Method descriptors that are passed around (`f = torch.Tensor.relu`) are taken to be what they were."""
+    from torch._dynamo.guards import GuardBuilder, install_guard
+    from torch._dynamo.variables.torch import BaseTorchVariable
+
+    original = BaseTorchVariable.create_with_source.__func__
+
+    def create_with_source(cls, value, source):
+        if is_plain() and isinstance(value, _DESCRIPTORS):
+            install_guard(source.make_guard(GuardBuilder.ID_MATCH))
+        return original(cls, value, source)
+
+    BaseTorchVariable.create_with_source = classmethod(create_with_source)
+
+
+def _duplicates() -> None:
+    """An argument that is the same object as a global: Dynamo knows that it leaves the pair unguarded (make_dupe_guard in
+    torch/_dynamo/guards.py)."""
+    from torch._dynamo.guards import GuardBuilder
+    from torch._dynamo.variables import builder
+
+    original, duplicate = builder.make_dupe_guard, GuardBuilder.DUPLICATE_INPUT
+
+    def make_dupe_guard(source, other):
+        guard = original(source, other)
+        if guard is None and other and other != source and is_plain():
+            guard = functools.partial(duplicate, source_b=other)
+        return guard
+
+    builder.make_dupe_guard = make_dupe_guard
+
+
+def _class_literals() -> None:
+    """A list or set of constants that is an attribute of a class is folded into the trace without a guard on it."""
+    from torch._dynamo.source import AttrSource
+    from torch._dynamo.variables.base import VariableTracker
+    from torch._dynamo.variables.constant import ConstantVariable
+    from torch._dynamo.variables.user_defined import UserDefinedClassVariable
+
+    def var_getattr(self, tx, name):
+        value = inspect.getattr_static(self.value, name, None)
+        if not _holds_mutable(value) or not ConstantVariable.is_literal(value):
+            return None
+        if self.source is None:
+            raise Unsupported("guard", f"{self.value.__name__}.{name} may change, and how it is reached is not known")
+        return VariableTracker.build(tx, value, AttrSource(self.source, name))
+
+    _in_front(UserDefinedClassVariable, "var_getattr", var_getattr)
+
+
+def _holds_mutable(value) -> bool:
+    return type(value) in _MUTABLE or (isinstance(value, tuple) and any(map(_holds_mutable, value)))
+
+
+def _absent_attributes() -> None:
+    """An attribute that an object lacks (its class's __getattr__ answers instead, or AttributeError does) may be set; one
+    of a module or a function whose presence was asked for may come and go."""
+    from torch._dynamo.guards import GuardBuilder, install_guard
+    from torch._dynamo.source import AttrSource
+    from torch._dynamo.variables import functions
+    from torch._dynamo.variables.misc import PythonModuleVariable
+    from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
+
+    def guard_absence(source, value, name) -> None:
+        space = getattr(value, "__dict__", None)
+        if type(space) is dict and "__getattr__" not in space:
+            absent = functools.partial(GuardBuilder.NOT_PRESENT_IN_GENERIC_DICT, attr=name)
+            install_guard(source.make_guard(absent))
+        else:
+            install_guard(AttrSource(source, name).make_guard(GuardBuilder.HASATTR))
+
+    def guard_presence(source, value, name) -> None:
+        if source is None:
+            return
+        if hasattr(value, name):
+            install_guard(AttrSource(source, name).make_guard(GuardBuilder.HASATTR))
+        else:
+            guard_absence(source, value, name)
+
+    def attribute_of_an_object(self, tx, name):
+        space = getattr(self.value, "__dict__", {})
+        if self.source is None or name in space or name == "__dict__":
+            return
+        in_class = inspect.getattr_static(type(self.value), name, self)
+        if in_class is self and type(space) is dict and hasattr(self.value, "__dict__"):
+            guard_absence(self.source, self.value, name)
+        elif inspect.ismemberdescriptor(in_class) and not hasattr(self.value, name):  # an empty slot
+            install_guard(AttrSource(self.source, name).make_guard(GuardBuilder.HASATTR))
+
+    def attribute_of_a_module(self, tx, name):
+        if not hasattr(self.value, name):
+            guard_presence(self.source, self.value, name)
+
+    def asked_of_a_module(self, tx, name):
+        guard_presence(self.source, self.value, name)
+
+    def asked_of_a_function(self, tx, name):
+        guard_presence(self.source, self.fn, name)
+
+    _in_front(UserDefinedObjectVariable, "var_getattr", attribute_of_an_object)
+    _in_front(PythonModuleVariable, "var_getattr", attribute_of_a_module)
+    _in_front(PythonModuleVariable, "call_obj_hasattr", asked_of_a_module)
+    _in_front(functions.UserFunctionVariable, "call_obj_hasattr", asked_of_a_function)
+    original = functions.fn_var_getattr
+
+    def fn_var_getattr(tx, function, source, name):
+        if is_plain() and source is not None and inspect.getattr_static(function, name, source) is source:
+            guard_absence(source, function, name)
+        return original(tx, function, source, name)
+
+    functions.fn_var_getattr = fn_var_getattr
+
+
+def _dict_keys() -> None:
+    """The order of a dict's keys is guarded by Dynamo where the dict is enumerated by name (`items()`), not where it is
+    copied, unpacked, merged, popped from or mapped over; and that a key is absent, not where that is a KeyError."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+    from torch._dynamo.variables.dicts import ConstDictVariable, DefaultDictVariable, SetVariable
+
+    def guard(variable) -> None:
+        variable = getattr(variable, "realize", lambda: variable)()
+        variable = getattr(variable, "_dict_vt", None) or getattr(variable, "dv_dict", None) or variable
+        if isinstance(variable, ConstDictVariable) and not isinstance(variable, SetVariable) and variable.source:
+            variable.install_dict_keys_match_guard()
+            InstructionTranslator.current_tx().output.guard_on_key_order.add(variable.source)
+
+    def call_method(self, tx, name, args, kwargs):
+        if name == "__getitem__" and len(args) == 1 and self.source and args[0] not in self:
+            self.install_dict_contains_guard(tx, args)  # KeyError, or what a default dict makes
+        if name not in _BLIND_TO_ORDER:
+            guard(self)
+        for other in args if name in _MERGES else ():
+            guard(other)
+
+    def enumerated(self, *args, **kwargs):
+        guard(self)
+
+    for kind in (ConstDictVariable, DefaultDictVariable):
+        _in_front(kind, "call_method", call_method)
+    for name in ("keys_as_python_constant", "unpack_var_sequence", "call_tree_map_branch"):
+        _in_front(ConstDictVariable, name, enumerated)
+
+
+def _stdlib_globals() -> None:
+    """Globals of the standard library's modules are taken to be constant, os.environ among them."""
+    from torch._dynamo import symbolic_convert
+
+    original = symbolic_convert.is_stdlib
+    symbolic_convert.is_stdlib = lambda module: not is_plain() and original(module)
+
+
+def _buffers() -> None:
+    """`torch.nn.Buffer(t)` is a plain tensor with a mark; Dynamo takes `type()` of it to be torch.nn.Buffer. What asks for
+    the mark (isinstance(t, torch.nn.Buffer)) is refused in of_the_environment.py."""
+    import torch
+    from torch._dynamo.variables import builder
+
+    original = builder.get_specialized_props
+
+    def get_specialized_props(*args):
+        props = original(*args)
+        if is_plain() and props.get("class_type") is torch.nn.Buffer:
+            props["class_type"] = torch.Tensor
+        return props
+
+    builder.get_specialized_props = get_specialized_props

@@ -1,0 +1,29 @@
+"""How a trace is given up, with a reason that `explain()` can name. One reason a capture, on the thread that captures."""
+
+from __future__ import annotations
+
+import threading
+
+_capturing = threading.local()
+
+
+def refuse(why: str):
+    """Breaks the graph that Dynamo traces, here."""
+    from torch._dynamo.exc import unimplemented
+
+    note_refusal(why)
+    unimplemented(gb_type="launcher described to trident_hook", context=why, explanation=why, hints=[])
+
+
+def note_refusal(why: str) -> None:
+    """Why a launcher cannot be traced; `last_refusal()` gives the last such reason of the capture under way."""
+    _capturing.refusal = why
+
+
+def last_refusal() -> str | None:
+    return getattr(_capturing, "refusal", None)
+
+
+def forget_refusal() -> None:
+    """At the start of a capture."""
+    _capturing.refusal = None

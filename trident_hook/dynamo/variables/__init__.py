@@ -1,0 +1,1 @@
+"""Variables that Dynamo traces launchers, their hooks and their arguments as."""

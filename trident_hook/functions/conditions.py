@@ -1,0 +1,48 @@
+"""What must hold for any call to be served, whatever its function: no tool watches Triton's launches, and the program has
+not asked for eager code. Where it does not hold, the call takes its previous path and nothing is learned from it."""
+
+from __future__ import annotations
+
+from ..ir.condition import Condition
+from ..ir.objects import ObjectKey
+from ..ir.source import Source
+
+
+def conditions() -> list[Condition]:
+    """Those that a module checks on every call, through a plan of watched guards."""
+    import torch._dynamo.eval_frame as eval_frame
+    from triton import knobs
+
+    root = Source(("object", ObjectKey(knobs.runtime)), (), "triton.knobs.runtime")
+    found = [
+        Condition(root.then("attr", name).then("attr", "calls"), "empty_list", f"triton.knobs.runtime.{name} is empty")
+        for name in ("launch_enter_hook", "launch_exit_hook")
+    ]
+    if hasattr(getattr(eval_frame, "_stance", None), "stance"):
+        module = Source(("object", ObjectKey(eval_frame)), (), "torch._dynamo.eval_frame")
+        source = module.then("generic_dict").then("dict_item", "_stance")
+        found.append(Condition(source, "not_eager", "torch.compiler's stance is not force_eager"))
+    return found
+
+
+def allows_learning() -> bool:
+    """Whether a miss may be captured now: under a stance other than the default nothing is compiled anew, and nothing
+    raises because it would have been. Nor inside a compile: PyTorch calculates with constants while it traces, and the
+    dispatcher then calls a library's function in a state that no call of the program's has."""
+    import torch
+    from torch._dynamo import eval_frame
+    from torch._guards import CompileContext, TracingContext
+    from triton import knobs
+
+    if CompileContext.try_get() is not None or TracingContext.try_get() is not None:
+        return False
+    if torch._C._dispatch_tls_local_exclude_set().has(torch._C.DispatchKey.Python):
+        return False
+
+    runtime = knobs.runtime
+    if runtime.launch_enter_hook.calls or runtime.launch_exit_hook.calls:
+        return False
+    if getattr(getattr(eval_frame, "_stance", None), "stance", "default") != "default":
+        return False
+    # A CUDA graph that is being captured would hold what a build or a load does.
+    return not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())

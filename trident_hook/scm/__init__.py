@@ -1,0 +1,1 @@
+"""Specialization cache modules: generated text made into a shared library, kept on disk, loaded."""
