@@ -54,7 +54,14 @@ def core_extension() -> Extension | None:
 
 
 def rt_extension() -> Extension | None:
-    files = sources("ext/aten/*.cpp", "ext/guard/*.cpp", "ext/launch/*.cpp", "ext/scm/*.cpp", "ext/modules/rt.cpp", "ext/compat/*.cpp")
+    files = sources(
+        "ext/aten/*.cpp",
+        "ext/guard/*.cpp",
+        "ext/launch/*.cpp",
+        "ext/scm/*.cpp",
+        "ext/modules/rt.cpp",
+        "ext/compat/*.cpp",
+    )
     if not files or ONLY_CORE:
         return None
     torch = package_folder("torch")
