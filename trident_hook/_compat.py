@@ -19,6 +19,10 @@ LOAD_ATTR_LOADS_METHODS = PYTHON >= (3, 12)
 NULL_FOLLOWS_CALLABLE = PYTHON >= (3, 13)
 
 
+#: What FOR_ITER jumps over behind its loop when it is exhausted: END_FOR (CPython 3.12), END_FOR and POP_TOP (3.13).
+INSTRUCTIONS_SKIPPED_BEHIND_A_LOOP = max(0, PYTHON[1] - 11)
+
+
 def parse_version(text: str) -> tuple[int, ...]:
     """'2.11.0+cu130' -> (2, 11, 0). Letters end the number that they follow ('3.7.0rc1' -> (3, 7, 0))."""
     numbers = []

@@ -1,4 +1,4 @@
-"""A text as a module that `trident_hook.build` compiles."""
+"""A text as a module that `trident_hook.scm` compiles."""
 
 from __future__ import annotations
 

@@ -94,12 +94,12 @@ def _helpers(torch: ModuleType | None) -> dict[int, tuple[object, str]]:
         "call_storage_offset": "offset of",
         "tuple_iterator_getitem": "pure",
         "dict_getitem": "pure",
-        "dict_keys_getitem": "pure",
+        "dict_keys_getitem": "a key",
         "list_getitem": "pure",
         "set_getitem": "pure",
     }
     found = [(getattr(utils, name), meaning) for name, meaning in meanings.items() if hasattr(utils, name)]
-    found += [(torch.Size, "size"), (torch._as_tensor_fullprec, "pure")]
+    found += [(torch.Size, "size"), (torch._as_tensor_fullprec, "pure"), (collections.OrderedDict, "ordered dict")]
     return {id(function): (function, meaning) for function, meaning in found}
 
 
@@ -116,6 +116,12 @@ def _meaning(function: object) -> str | None:
     return None
 
 
+def _is_plain_key(key: Expr) -> bool:
+    if isinstance(key, Const):
+        return type(key.value) in _PLAIN_KEYS
+    return isinstance(key, Call) and isinstance(key.func, Const) and _meaning(key.func.value) == "a key"
+
+
 class _Marker:
     """Something on the stack that is not an object of the recipe."""
 
@@ -129,6 +135,15 @@ class _Marker:
 _NULL = _Marker("NULL")
 _GRAPH = _Marker("the graph")
 _OUTPUTS = _Marker("the graph's outputs")
+
+
+class _Items(_Marker):
+    """`.items()` of a dict that this code has made and not shown to anybody: what Dynamo refills a user's dict with. An
+    iterator over it once `GET_ITER` has seen it."""
+
+    def __init__(self, pairs: tuple) -> None:
+        super().__init__("the items of a dict")
+        self.pairs = list(pairs)
 
 
 # --- the evaluator ---------------------------------------------------------------------------------------------------
@@ -160,7 +175,12 @@ class _Evaluator:
         }
 
     def run(self) -> ReturnRecipe:
-        for instruction in dis.get_instructions(self.code):
+        instructions = list(dis.get_instructions(self.code))
+        self.places = {instruction.offset: place for place, instruction in enumerate(instructions)}
+        self.place = 0
+        while self.place < len(instructions):
+            instruction = instructions[self.place]
+            self.place += 1
             name = instruction.opname
             if name in _NO_OPERATION:
                 continue
@@ -466,8 +486,25 @@ class _Evaluator:
         self.effect(DelItem(container, key))
 
     def op_GET_ITER(self, ins) -> None:
+        if isinstance(self.stack[-1] if self.stack else None, _Items):
+            return  # each is gone through once
         (iterable,) = self.pop_many(1)
         self.stack.append(self.call(self.const(iter), [iterable]))
+
+    def op_FOR_ITER(self, ins) -> None:
+        """Unrolled: the items are known, and each goes once through the body."""
+        items = self.stack[-1] if self.stack else None
+        if not isinstance(items, _Items):
+            raise Unsupported(f"bytecode:{ins.opname}", f"over {items}")
+        if items.pairs:
+            self.stack.append(Tuple(items.pairs.pop(0)))
+            return
+        self.stack.pop()
+        self.place = self.places[ins.argval] + _compat.INSTRUCTIONS_SKIPPED_BEHIND_A_LOOP
+
+    def op_JUMP_BACKWARD(self, ins) -> None:
+        """Only ever to a FOR_ITER: every other kind of loop asks a condition, and those are refused."""
+        self.place = self.places[ins.argval]
 
     def contents_known(self, node: Expr | _Marker) -> bool:
         return isinstance(node, Tuple) or (isinstance(node, List) and id(node) not in self.exposed)
@@ -497,6 +534,26 @@ class _Evaluator:
         if _compat.NULL_FOLLOWS_CALLABLE:
             return first, [] if second is _NULL else [self.plain(second)]
         return (second, []) if first is _NULL else (first, [self.plain(second)])
+
+    def items_view(self, function: Expr | _Marker, args: list[Expr]) -> _Items | None:
+        """What `d.items()` gives where `d`, made here, can hold nothing but what was put into it."""
+        if not isinstance(function, Attr) or function.name != "items" or args:
+            return None
+        made = function.owner
+        is_ordered = (
+            isinstance(made, Call) and isinstance(made.func, Const) and made.func.value is collections.OrderedDict
+        )
+        inner = made.args[0] if is_ordered and len(made.args) == 1 and not made.kwnames else made
+        if id(made) in self.exposed or not self.is_plain_dict(inner):
+            return None
+        keys = [key.value for key, _ in inner.pairs if isinstance(key, Const)]
+        return _Items(inner.pairs) if len(set(keys)) == len(keys) else None
+
+    def is_plain_dict(self, node: Expr) -> bool:
+        """A new dict whose keys are constants, or keys of a dict of the program's, which are guarded."""
+        if not isinstance(node, Dict) or id(node) in self.exposed:
+            return False
+        return all(_is_plain_key(key) for key, _ in node.pairs)
 
     def op_KW_NAMES(self, ins) -> None:
         self.call_names = self.code.co_consts[ins.arg]
@@ -534,6 +591,8 @@ class _Evaluator:
                 raise Unsupported("graph-call-by-name", str(names))
             self.graph_args = tuple(args)
             return _OUTPUTS
+        if (items := self.items_view(function, args)) is not None:
+            return items
         function = self.plain(function)
         meaning = _meaning(function.value) if isinstance(function, Const) else None
         if meaning == "nothing":
@@ -544,6 +603,8 @@ class _Evaluator:
         elif meaning == "offset of":
             if len(args) == 1 and not names:
                 return self.read(OffsetOf(args[0]))
+        elif meaning == "ordered dict":
+            meaning = "pure" if len(args) == 1 and not names and self.is_plain_dict(args[0]) else None
         elif meaning == "size" and len(args) == 1 and not names and self.contents_known(args[0]):
             return Size(args[0].items)
         node = Call(function, tuple(args), names)
@@ -553,6 +614,8 @@ class _Evaluator:
         self.effect(Evaluate(node))
         return node
 
+
+_PLAIN_KEYS = (str, int, bool, float, bytes, type(None))
 
 _NO_OPERATION = frozenset(
     # A cell is only ever created for a variable that the code keeps to itself: using one as an object is refused.
