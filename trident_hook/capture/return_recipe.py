@@ -9,14 +9,12 @@ from __future__ import annotations
 import builtins
 import collections
 import dis
-import functools
 import inspect
-import re
 import sys
-import weakref
-from types import CodeType, MethodType, ModuleType
+from types import CodeType, ModuleType
 
 from .. import _compat
+from ..dynamo.generated_names import helpers, is_dynamos_global, meaning_of
 from ..dynamo.launch_result import LaunchResult
 from ..errors import Unsupported
 from ..ir.recipe import (
@@ -60,66 +58,13 @@ def analyse(code: CodeType, graph_fn_name: str, globals: dict) -> ReturnRecipe:
     return _Evaluator(code, graph_fn_name, globals).run()
 
 
-# --- names and objects that Dynamo's code refers to ------------------------------------------------------------------
-
-_UNKNOWN = object()
-
-#: Nested in collections.namedtuple, so every class made there shares it.
-_NAMEDTUPLE_MAKE = collections.namedtuple("_Any", "field")._make.__func__.__code__
-
-
-def _is_dynamos_global(name: str, value: object) -> bool:
-    """Whether Dynamo added this global for its own code. It never rebinds those, and deletes some of them together
-    with the cache entry, so the object is taken now."""
-    if name.startswith("__import_"):  # OutputGraph.import_source
-        return isinstance(value, ModuleType)
-    if re.fullmatch(r"__(builtins_dict__|gen_rand_values)_\w+", name):  # OutputGraph.install_global
-        return True
-    by_id = re.fullmatch(r"\w*_(\d+)_c\d+", name)  # OutputGraph.install_global_by_id
-    return by_id is not None and int(by_id[1]) == id(value)
-
-
-@functools.cache
-def _helpers(torch: ModuleType | None) -> dict[int, tuple[object, str]]:
-    """Callables of Dynamo's own code by id: the object, and what it means to `_Evaluator.call`."""
-    if torch is None:
-        return {}
-    from torch._dynamo import utils
-
-    meanings = {
-        "record_pregraph_bytecode_enter": "nothing",
-        "record_pregraph_bytecode_exit": "nothing",
-        "call_size": "size of",
-        "call_stride": "stride of",
-        "call_storage_offset": "offset of",
-        "tuple_iterator_getitem": "pure",
-        "dict_getitem": "pure",
-        "dict_keys_getitem": "a key",
-        "list_getitem": "pure",
-        "set_getitem": "pure",
-    }
-    found = [(getattr(utils, name), meaning) for name, meaning in meanings.items() if hasattr(utils, name)]
-    found += [(torch.Size, "size"), (torch._as_tensor_fullprec, "pure"), (collections.OrderedDict, "ordered dict")]
-    return {id(function): (function, meaning) for function, meaning in found}
-
-
-def _meaning(function: object) -> str | None:
-    """What a known callable does. "pure": it returns a value and does nothing else. None: it may do anything."""
-    known = _helpers(sys.modules.get("torch")).get(id(function))
-    if known:
-        return known[1]
-    if function is iter or function is range or function is slice or type(function) is weakref.ref:
-        return "pure"
-    if isinstance(function, MethodType) and getattr(function.__func__, "__code__", None) is _NAMEDTUPLE_MAKE:
-        # `_make` builds the tuple with tuple.__new__, whatever the class overrides.
-        return "pure"
-    return None
-
-
 def _is_plain_key(key: Expr) -> bool:
     if isinstance(key, Const):
         return type(key.value) in _PLAIN_KEYS
-    return isinstance(key, Call) and isinstance(key.func, Const) and _meaning(key.func.value) == "a key"
+    return isinstance(key, Call) and isinstance(key.func, Const) and meaning_of(key.func.value) == "a key"
+
+
+_UNKNOWN = object()
 
 
 class _Marker:
@@ -279,7 +224,7 @@ class _Evaluator:
     def named(self, node: Expr) -> Expr:
         """`node`, or the constant that it is when it names one of the helpers of Dynamo's own code."""
         value = self.known_object(node)
-        if id(value) in _helpers(sys.modules.get("torch")):
+        if id(value) in helpers(sys.modules.get("torch")):
             return self.const(value)
         return self.read(node)
 
@@ -351,7 +296,7 @@ class _Evaluator:
             return _GRAPH
         if name.startswith("__compiled_fn_"):
             raise Unsupported("other-graph", name)
-        if name in self.globals and _is_dynamos_global(name, self.globals[name]):
+        if name in self.globals and is_dynamos_global(name, self.globals[name]):
             return self.const(self.globals[name])
         if name not in self.globals and not hasattr(builtins, name):
             raise Unsupported("global-missing", name)
@@ -594,7 +539,7 @@ class _Evaluator:
         if (items := self.items_view(function, args)) is not None:
             return items
         function = self.plain(function)
-        meaning = _meaning(function.value) if isinstance(function, Const) else None
+        meaning = meaning_of(function.value) if isinstance(function, Const) else None
         if meaning == "nothing":
             return self.const(None)
         if meaning in ("size of", "stride of"):
