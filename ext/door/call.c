@@ -51,7 +51,7 @@ static TDH_COLD PyObject *missed_call(tdh_entry *e, const tdh_call *call, tdh_bo
   tdh_delegation delegation;
   PyObject *result, *callback = tdh_miss_begin(e, TDH_DOOR_CALL, call);
   tdh_bound_clear(bound);
-  if (callback == NULL || tdh_delegation_enter(&delegation, callback) < 0) {
+  if (callback == NULL || tdh_miss_is_trial(callback) || tdh_delegation_enter(&delegation, callback) < 0) {
     ++e->counts.python;
     result = plain_call(func, args, nargsf, kwnames);
   } else {
@@ -59,7 +59,7 @@ static TDH_COLD PyObject *missed_call(tdh_entry *e, const tdh_call *call, tdh_bo
     result = plain_call(func, args, nargsf, kwnames);
     tdh_delegation_leave(&delegation);
   }
-  if (callback) tdh_miss_end(e);
+  if (callback) tdh_miss_end(e, callback);
   Py_XDECREF(callback);
   return result;
 }

@@ -23,7 +23,7 @@ static TDH_COLD PyObject *missed_frame(PyThreadState *ts, tdh_frame *f, tdh_entr
   ++e->counts.misses;
   tdh_delegation delegation;
   PyObject *result, *callback = tdh_miss_begin(e, TDH_DOOR_FRAME, call);
-  if (callback == NULL || tdh_delegation_enter(&delegation, callback) < 0) {
+  if (callback == NULL || tdh_miss_is_trial(callback) || tdh_delegation_enter(&delegation, callback) < 0) {
     ++e->counts.python;
     result = tdh_hook_forward(ts, f, 0);
   } else {
@@ -31,7 +31,7 @@ static TDH_COLD PyObject *missed_frame(PyThreadState *ts, tdh_frame *f, tdh_entr
     result = tdh_hook_hand_over(ts, f);
     tdh_delegation_leave(&delegation);
   }
-  if (callback) tdh_miss_end(e);
+  if (callback) tdh_miss_end(e, callback);
   Py_XDECREF(callback);
   return result;
 }

@@ -2,7 +2,7 @@
  * Must never raise anything of its own: the user's call goes on as plain Python instead. */
 #include "table/miss.h"
 
-static PyObject *name_before_miss, *name_after_miss, *door_names[2];
+static PyObject *name_before_miss, *name_after_miss, *name_after_trial, *door_names[2];
 static PyObject *set_eval_frame;         /* owned: torch._C._dynamo.eval_frame.set_eval_frame, or NULL */
 static void (*callback_set)(PyObject *); /* libtorch_python's eval_frame_callback_set, or NULL */
 void (*tdh_delegation_left)(void);
@@ -17,8 +17,9 @@ int tdh_miss_init(void) {
   door_names[0] = PyUnicode_InternFromString("frame");
   door_names[1] = PyUnicode_InternFromString("call");
   name_after_miss = PyUnicode_InternFromString("after_miss");
+  name_after_trial = PyUnicode_InternFromString("after_trial");
   name_before_miss = PyUnicode_InternFromString("before_miss");
-  return door_names[0] && door_names[1] && name_after_miss && name_before_miss ? 0 : -1;
+  return door_names[0] && door_names[1] && name_after_miss && name_after_trial && name_before_miss ? 0 : -1;
 }
 
 /* `leak_repair`: None, or the address of eval_frame_callback_set as an int (see is_leaked). */
@@ -74,12 +75,13 @@ TDH_COLD PyObject *tdh_missed_call(void) {
   return Py_BuildValue("(ON)", missed.call->func, values);
 }
 
-TDH_COLD void tdh_miss_end(tdh_entry *e) {
+TDH_COLD void tdh_miss_end(tdh_entry *e, PyObject *answer) {
   bool raised = PyErr_Occurred() != NULL;
   tdh_error pending = tdh_error_save();
-  PyObject *record = Py_NewRef(e->record);
+  PyObject *record = Py_NewRef(e->record), *how = raised ? Py_True : Py_False;
   ++tdh_thread_here.inside;
-  PyObject *done = PyObject_CallMethodOneArg(record, name_after_miss, raised ? Py_True : Py_False);
+  PyObject *done = tdh_miss_is_trial(answer) ? PyObject_CallMethodObjArgs(record, name_after_trial, answer, how, NULL)
+                                             : PyObject_CallMethodOneArg(record, name_after_miss, how);
   --tdh_thread_here.inside;
   if (done == NULL) PyErr_WriteUnraisable(record);
   Py_XDECREF(done);

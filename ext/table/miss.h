@@ -6,13 +6,17 @@
 
 int tdh_miss_init(void);
 
-/* A new reference to Dynamo's callback for this call, or NULL to run it as plain Python. Never leaves an exception. */
+/* A new reference to what the record answers: Dynamo's callback for this call, or a tuple: the call is on trial, it runs
+ * as plain Python and the record is told how it ended. NULL: plain Python. Never leaves an exception. */
 PyObject *tdh_miss_begin(tdh_entry *e, int door, const tdh_call *call);
 /* The call that this thread's record is being told of, while it is: (function, tuple of its arguments as a frame holds
  * them), a new reference; None at any other time. NULL with an exception when out of memory. Runs no Python code. */
 PyObject *tdh_missed_call(void);
-/* The delegated call has returned. Keeps the pending exception. */
-void tdh_miss_end(tdh_entry *e);
+static inline bool tdh_miss_is_trial(PyObject *answer) {
+  return PyTuple_CheckExact(answer);
+}
+/* The call that `answer` was given for has ended. Keeps the pending exception. */
+void tdh_miss_end(tdh_entry *e, PyObject *answer);
 
 int tdh_delegation_setup(PyObject *set_eval_frame, PyObject *leak_repair);
 

@@ -11,6 +11,7 @@ class Record:
 
     def __init__(self, callback=None, after=None):
         self.callback, self.after, self.before_calls, self.after_calls = callback, after, [], 0
+        self.trials = []
 
     def before_miss(self, door, spec, guard):
         self.before_calls.append((door, spec, guard))
@@ -22,6 +23,9 @@ class Record:
         self.after_calls += 1
         if self.after is not None:
             raise self.after
+
+    def after_trial(self, kind, raised):
+        self.trials.append((kind, raised))
 
 
 def rss():

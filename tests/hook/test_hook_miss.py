@@ -56,6 +56,18 @@ def test_no_callback_is_plain(core, serve, door, dynamo):
     assert (stats["misses"], stats["python"], stats["delegated"]) == (1, 1, 0)
 
 
+def test_a_call_on_trial(core, serve, door, dynamo):
+    f, record = make(), Record(("a kind",))
+    serve(f, "miss", record=record)
+    assert door(f)(1) == ("plain", 1)
+    with pytest.raises(KeyError, match="raise"):
+        door(f)("raise")
+    assert record.trials == [(("a kind",), False), (("a kind",), True)]
+    assert (record.after_calls, dynamo.calls) == (0, [])
+    stats = core.entry_stats(f.__code__)
+    assert (stats["misses"], stats["python"], stats["delegated"]) == (2, 2, 0)
+
+
 def test_without_an_scm_every_call_is_a_miss(core, door):
     f, record = make(), Record(None)
     core.entry_create(f.__code__, record, 3)

@@ -21,6 +21,7 @@ from .._logs import log
 from ..dynamo import adapters
 from ..dynamo.guard_recording import recording
 from ..dynamo.patches import is_compiling, left_out_guards
+from ..dynamo.quiet import quiet
 from ..dynamo.refusal import last_refusal
 from ..errors import Unsupported
 from ..ir.recipe import Attr, walk
@@ -38,11 +39,14 @@ observer = None
 
 #: record_runtime_overhead adds calls to the generated code that only Dynamo's own logs need. specialize_float: off, a float
 #: that changes becomes a symbol, see floats.py.
+#: *recompile_limit: the limit of a function's specializations is ours; between two builds there may be more of Dynamo's entries.
 #: skip_*: guards that Dynamo leaves out by default for speed, and is wrong without: hooks that are added to a module,
 #: parameters that become the same tensor, defaults of functions that are called.
 _DYNAMO_SETTINGS = {
     "record_runtime_overhead": False,
     "specialize_float": False,
+    "recompile_limit": 1 << 30,
+    "accumulated_recompile_limit": 1 << 30,
     "skip_nnmodule_hook_guards": False,
     "skip_no_tensor_aliasing_guards_on_parameters": False,
     "skip_guards_on_constant_func_defaults": False,
@@ -141,7 +145,9 @@ class Recorder:
         stack = _stack.__dict__.setdefault("captures", [])
         stack.append(capture)
         try:
-            with (recording() as guard_log, is_compiling.as_plain(), adapters.in_force(), torch._dynamo.config.patch(settings)):  # fmt: skip
+            # Settings are the process's: one capture at a time, and none while another thread compiles.
+            with (convert_frame.compile_lock, quiet(), recording() as guard_log, is_compiling.as_plain(), adapters.in_force(),
+                  torch._dynamo.config.patch(settings)):  # fmt: skip
                 answer = self._torchdynamo_orig_backend(frame, cache_entry, frame_state)
         except Exception as error:  # Dynamo's own failure, or our refusal, must not reach the user's call
             first = str(error).strip().splitlines()
@@ -150,10 +156,15 @@ class Recorder:
             return _left_alone()
         finally:
             stack.pop()
+        limited = answer.frame_exec_strategy.cur_action == _FrameAction.RUN_ONLY
         # Only this frame: what it calls, and the rest of it after a graph break, runs as plain Python.
         answer.frame_exec_strategy = _FrameExecStrategy(_FrameAction.DEFAULT, _FrameAction.SKIP)
         if answer.guarded_code is None:
             answer.apply_to_code = False
+            if limited:
+                log("capture", "%s: Dynamo is at its limit of entries", record.name)
+                record.at_dynamos_limit()
+                return answer
             why = last_refusal() or "Dynamo found nothing to compile in this call"
             capture.refused(capture.problem or Unsupported("no-graph", why))
             return answer

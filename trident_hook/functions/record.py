@@ -18,6 +18,7 @@ from ..errors import BuildError, Unsupported
 from ..misses.explain_miss import FailedGuard, MissInspector
 from ..scm import loader, worker
 from . import conditions
+from .raising import RaisingCalls
 
 #: Refusals that say something about one call, not about the function: they end it only when they keep coming.
 _ABOUT_THE_CALL = ("no-graph", "state", "dynamo-error")
@@ -71,6 +72,7 @@ class FunctionRecord:
     _doubtful: list = field(default_factory=list)  # refusals of the call under way
     _static_next: bool = False  # the next capture takes sizes as they are: the last one could not be done with symbols
     _pending: Unsupported | None = None  # why not; a refusal of the function only if that capture fails as well
+    _raising: RaisingCalls = field(default_factory=RaisingCalls)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _building: threading.RLock = field(default_factory=threading.RLock)  # taken before _lock, never after it
     _queued: bool = False
@@ -88,7 +90,8 @@ class FunctionRecord:
 
     # -- what the doors call (see ext/door) ------------------------------------------------------------------------
     def before_miss(self, door: str, spec: int, guard: int):
-        """The Dynamo callback for a call that no specialization serves, or None for the plain function."""
+        """For a call that no specialization serves: the Dynamo callback, None for the plain function, or its kind (a tuple)
+        for the plain function and `after_trial`."""
         asked = self.builds
         if spec >= 0 and self._is_worth_a_look():
             self.last_miss = (spec, guard)
@@ -100,6 +103,9 @@ class FunctionRecord:
         if self.full and not self._lacks_only_keys():
             self._warn_once()
             return None
+        kind = self._raising.kind_on_trial(_core.missed_call(), threading.get_ident()) if self._raising.wary else None
+        if kind is not None:
+            return kind
         if config.disabled or not conditions.allows_learning():
             return None
         if self.reads_contexts and (self._queued or self._fresh):
@@ -112,8 +118,8 @@ class FunctionRecord:
 
     def _is_worth_a_look(self) -> bool:
         """Looking at a miss takes microseconds for each specialization. A function at its limit may be turned away in every
-        call: after the first few it is looked at ten times a second, and its calls cost little more than plain ones."""
-        if not self.full or "guards" in config.logs:
+        call, and one whose calls raise is not to cost more for it: after the first few they are looked at ten times a second."""
+        if not (self.full or self._raising.wary) or "guards" in config.logs:
             return True
         self._turned_away += 1
         if self._turned_away <= _FIRST_LOOKS:
@@ -127,6 +133,7 @@ class FunctionRecord:
     def after_miss(self, raised: bool = False) -> None:
         """The missed call is over: what it taught is built, now or in the background. Calls that raised say nothing about
         what can be captured."""
+        self._raising.captured(raised, threading.get_ident())
         with self._lock:
             self._delegated -= 1
             self._pending = None if raised else self._pending
@@ -143,6 +150,10 @@ class FunctionRecord:
                 worker.submit(self._build)
         if at_once:
             self._build()
+
+    def after_trial(self, kind: tuple, raised: bool) -> None:
+        """A missed call that ran as plain Python is over."""
+        self._raising.tried(kind, raised)
 
     # -- what capture calls ----------------------------------------------------------------------------------------
     def next_index(self) -> int:
@@ -196,6 +207,10 @@ class FunctionRecord:
         self._idle = 0
         log("capture", "%s: specialization %d serves another key of its tuner", self.name, known.index)
         return True
+
+    def at_dynamos_limit(self) -> None:
+        """It would capture no more for as long as it keeps what it has: nothing is said of the call."""
+        self._forget_dynamo()
 
     def failed(self, refusal: Unsupported, *, symbolic: bool = False, floats: bool = False) -> None:
         """A capture that led to nothing. A function that has nothing else is left alone from then on. `symbolic`, `floats`:
