@@ -285,10 +285,46 @@ def test_a_scalar_that_is_passed_in_and_written(captures_data, simulated, fn, nu
         assert_same(mine, theirs)
 
 
+def launched_with(x, y):
+    n = x.max().item()
+    _fill[(n,)](y, n, y.numel(), BLOCK=64)
+    return y, n
+
+
+@triton.jit
+def _fill(y, value, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, value, at < n)
+
+
+def launched_after_an_effect(x, y):
+    n = x.max().item()
+    y.add_(1)
+    _fill[(2,)](y, n, y.numel(), BLOCK=64)
+    return y
+
+
+@pytest.mark.parametrize("launch", [launched_as_often, launched_with, launched_after_an_effect])
+def test_a_launch_with_a_number_of_the_data(simulated, launch):
+    """Each class of the number (1, a multiple of 16, 64 bits) has a binary of its own: the number chooses it in the call."""
+    jitted = trident_hook.jit(twin(launch))
+    for _ in range(2):
+        for number in (3, 5, 1, 32, 7, 16, 2**33 if launch is launched_after_an_effect else 4):
+            mine, theirs = torch.zeros(128, dtype=torch.int64), torch.zeros(128, dtype=torch.int64)
+            assert_same(jitted(torch.tensor([1, number - 1 if launch is launched_as_often else number]), mine),
+                        launch(torch.tensor([1, number - 1 if launch is launched_as_often else number]), theirs))  # fmt: skip
+            assert_same(mine, theirs)
+    counts = trident_hook.counts(jitted)
+    assert counts["hits"] >= 7, counts
+
+
 def test_numbers_around_a_launch(captures_data, simulated):
     """Tracing does not see the kernel write: it would take the second number for the first."""
-    assert "reads the data before triton_kernel" in refused(read_around_a_kernel, torch.tensor([1, 2]))
-    assert "data-dependent" in refused(launched_as_often, torch.tensor([1, 2]), torch.zeros(1))
+    jitted = served(read_around_a_kernel, torch.tensor([1, 2]))
+    for x in (torch.tensor([1, 2]), torch.tensor([5, 2])):
+        answer, added = route(jitted, x)
+        assert added == {"hits": 1}
+        assert_same(answer, read_around_a_kernel(x))
 
 
 def test_a_branch_on_the_data_is_refused(captures_data):
@@ -296,8 +332,12 @@ def test_a_branch_on_the_data_is_refused(captures_data):
 
 
 @pytest.mark.parametrize("fn", [scaled_by_its_sum, positive])
-def test_without_dynamos_switches_the_graph_breaks(fn):
-    assert "graph-break" in refused(fn, torch.tensor([1.0, 2.0]))
+def test_dynamos_switches_are_on_in_a_capture(fn):
+    assert not torch._dynamo.config.capture_scalar_outputs
+    jitted = served(fn, torch.tensor([1.0, 2.0, -3.0]))
+    answer, added = route(jitted, torch.tensor([1.0, 2.0, -4.0]))
+    assert added == {"hits": 1}
+    assert_same(answer, fn(torch.tensor([1.0, 2.0, -4.0])))
 
 
 # -- operators -----------------------------------------------------------------------------------------------------------

@@ -47,6 +47,8 @@ _DYNAMO_SETTINGS = {
     "specialize_float": False,
     "recompile_limit": 1 << 30,
     "accumulated_recompile_limit": 1 << 30,
+    "capture_scalar_outputs": True,
+    "capture_dynamic_output_shape_ops": True,
     "skip_nnmodule_hook_guards": False,
     "skip_no_tensor_aliasing_guards_on_parameters": False,
     "skip_guards_on_constant_func_defaults": False,

@@ -46,6 +46,8 @@ class HostWriter:
         self.max_params = self.max_ints = self.max_tensors = self.max_outs = 1
         self.maps: dict[Param, str] = {}  # of this launch: the variable that holds the tensor map
         self.late: list = []  # int expressions over what the program itself computes
+        #: Of a launch (its index among the operations): conditions over such numbers, and what leaves the program where one fails.
+        self.late_conditions: dict[int, list[tuple]] = {}
         self.uses_launch = any(isinstance(op, Launch) for op in program.ops)
         self._last_use = self._liveness()
 
@@ -85,21 +87,19 @@ class HostWriter:
             self.out(f"if ovf: {self.reader.fail()}")
 
     def preconditions(self, note) -> None:
-        """Of the launches: everything that is known before the first effect is checked here, as a miss.
+        """Of the launches: everything that is known before the first effect is checked here, as a miss. What depends on a number
+        that the program itself reads is checked at the launch, see `_late_condition`.
         `note(text, what it is about)` opens a new guard number."""
         seen = set()
-        for op in self.program.ops:
-            if not isinstance(op, Launch):
-                continue
+        launches = [(index, op) for index, op in enumerate(self.program.ops) if isinstance(op, Launch)]
+        for index, op in launches:
             if op.hooks is not None:
                 self._require(note, seen, f"{op.kernel.name} has no pre-run hooks",
                               f"PyList_GET_SIZE({self.tables.object(op.hooks)}) == 0", ("hooks", op.hooks))  # fmt: skip
-            for expr, value in op.equal:
-                self._require(note, seen, f"{op.kernel.name}: {expr} == {value}", f"{self.int(expr)} == {literal(value)}",
-                              ("int", expr))  # fmt: skip
-            for expr, value in op.unequal:
-                self._require(note, seen, f"{op.kernel.name}: {expr} != {value}", f"{self.int(expr)} != {literal(value)}",
-                              ("int", expr))  # fmt: skip
+            for relation, pairs in (("==", op.equal), ("!=", op.unequal)):
+                for expr, value in pairs:
+                    self._int_require(note, seen, index, expr, f"{op.kernel.name}: {expr} {relation} {value}",
+                                      f"%s {relation} {literal(value)}")  # fmt: skip
             for param in op.params:
                 if param.tensor and param.value in self._input_names():
                     if param.value not in self.pointers:
@@ -111,43 +111,57 @@ class HostWriter:
                 elif not (
                     param.tensor or param.value is None or isinstance(param.value, (int, float, bool, NumberArg))
                 ):
-                    self._int_precondition(note, seen, op, param)
-        for op in self.program.ops:  # last: a call that lacks nothing else is one that may be learned without a build
-            if isinstance(op, Launch) and op.keys:
-                self._key_precondition(note, op)
+                    self._int_precondition(note, seen, index, op, param)
+        for index, op in launches:  # last: a call that lacks nothing else is one that may be learned without a build
+            if op.keys:
+                self._key_precondition(note, index, op)
 
-    def _key_precondition(self, note, op: Launch) -> None:
+    def _key_precondition(self, note, index: int, op: Launch) -> None:
         # Those known today are no part of the source: the set grows.
         text = ", ".join(str(expr) for expr in op.keys)
         note(f"{op.kernel.name}: its tuner chose this config for ({text})", ("key", op.keys))
         key = self._declare(f"int64_t[{len(op.keys)}]", "key")
-        for index, expr in enumerate(op.keys):
-            self.out(f"{key}[{index}] = {self.int(expr)}")
-        known = self.tables.object(op.known.packed)
-        self.out(f"if not tdh_key_known({known}, {key}, {len(op.keys)}): {self.reader.fail()}")
+        known = f"tdh_key_known({self.tables.object(op.known.packed)}, {key}, {len(op.keys)})"
+        if any(expr in self.late for expr in op.keys):
+            self._late_condition(index, lambda: self._fill(key, op.keys) or known)
+            return
+        self._fill(key, op.keys)
+        self.out(f"if not {known}: {self.reader.fail()}")
 
-    def _int_precondition(self, note, seen, op: Launch, param: Param) -> None:
-        value = self.int(param.value)
+    def _fill(self, array: str, numbers) -> None:
+        for index, number in enumerate(numbers):
+            self.out(f"{array}[{index}] = {self.int(number)}")
+
+    def _int_precondition(self, note, seen, index: int, op: Launch, param: Param) -> None:
         # A u64 by value is at least 2^63, which no number that is read here can be: only an annotated one has a range.
         if param.type in _INT_RANGES and (param.declared or param.type != "u64"):
             low, high = _INT_RANGES[param.type]
-            self._require(note, seen, f"{op.kernel.name}: {param.name} fits {param.type}",
-                          f"{literal(low)} <= {value} <= {literal(high)}", ("int", param.value))  # fmt: skip
+            self._int_require(note, seen, index, param.value, f"{op.kernel.name}: {param.name} fits {param.type}",
+                              f"{literal(low)} <= %s <= {literal(high)}")  # fmt: skip
         elif param.type in ("i64", "fp32", "fp64") and param.declared:
             pass
         elif param.type == "i64":
-            self._require(
-                note,
-                seen,
-                f"{op.kernel.name}: {param.name} needs 64 bits",
-                f"{value} < {literal(-(2**31))} or {value} > {literal(2**31 - 1)}",
-                ("int", param.value),
-            )
+            self._int_require(note, seen, index, param.value, f"{op.kernel.name}: {param.name} needs 64 bits",
+                              f"%s < {literal(-(2**31))} or %s > {literal(2**31 - 1)}")  # fmt: skip
         else:
             raise Unsupported("launch", f"symbolic argument {param.name!r} of type {param.type}")
         if param.divisible is not None:
-            self._require(note, seen, f"{op.kernel.name}: {param.name} divisible by 16: {param.divisible}",
-                          f"({value} & 15 == 0) == {int(param.divisible)}", ("int", param.value))  # fmt: skip
+            self._int_require(note, seen, index, param.value,
+                              f"{op.kernel.name}: {param.name} divisible by 16: {param.divisible}",
+                              f"(%s & 15 == 0) == {int(param.divisible)}")  # fmt: skip
+
+    def _int_require(self, note, seen: set, index: int, expr, text: str, condition: str) -> None:
+        """`condition` has %s where the number stands."""
+        if expr not in self.late:
+            self._require(note, seen, text, condition.replace("%s", self.int(expr)), ("int", expr))
+        else:
+            note(text, ("int", expr))
+            self._late_condition(index, lambda: condition.replace("%s", self.int(expr)))
+
+    def _late_condition(self, index: int, write) -> None:
+        """`write()` gives the condition once its numbers are known, which is before the launch. Where nothing was changed until
+        then, a call that fails it is a miss like any other; behind an effect, Triton's own launcher makes the launch."""
+        self.late_conditions.setdefault(index, []).append((write, self.reader.fail().removeprefix("return ")))
 
     def _require(self, note, seen: set, text: str, condition: str, about: tuple) -> None:
         if condition not in seen:
@@ -173,7 +187,7 @@ class HostWriter:
             elif isinstance(op, Check):
                 self.out(f"if not ({intexpr.from_sympy(op.condition, self._symbol)}) or ovf: {_LEAVE}")
             else:
-                self._launch(op)
+                self._launch(index, op)
             self._release_dead(index)
 
     def _write_restoring(self, first: int) -> None:
@@ -275,9 +289,15 @@ class HostWriter:
         if ready:
             self.out(f"if ovf: {_LEAVE}")
 
-    def _launch(self, op: Launch) -> None:
+    def _launch(self, index: int, op: Launch) -> None:
         kernel = self.tables.kernel(op.kernel)
-        late = []  # alignment of tensors that the program itself made
+        late = []  # alignment of tensors that the program itself made, numbers that it read
+        for write, missed in self.late_conditions.get(index, ()):
+            condition = f"({write()})"
+            if op.may_miss:
+                self.out(f"if not {condition}: status = {missed}; break")
+            else:
+                late.append(condition)
         for param in op.params:
             if param.tensor and param.value not in self.pointers:
                 pointer = self.pointers[param.value] = self._declare("void*", f"p_{param.value}")

@@ -219,6 +219,7 @@ class Launch:
     keys: tuple = ()  # int expressions by which a tuner chooses; `known` has the values for which it chose this config
     known: KnownKeys | None = field(default=None, compare=False)
     hooks: object = None  # ObjectKey of the kernel's list of pre-run hooks, which must be empty
+    may_miss: bool = False  # nothing was changed before it: a call that turns out not to be its binary's is a miss
     text: str = ""
 
     def reads(self) -> tuple[str, ...]:

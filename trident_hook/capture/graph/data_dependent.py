@@ -37,6 +37,11 @@ class Numbers:
                 if isinstance(value, torch.Tensor) and value.layout is torch.strided:
                     self._sized |= free_unbacked_symbols(value)
 
+    @property
+    def has_effect(self) -> bool:
+        """Whether an operation that was told of cannot be undone."""
+        return bool(self._effect)
+
     def binds(self, node) -> bool:
         return bool(self._bindings(node))
 
@@ -150,8 +155,9 @@ class Numbers:
 
 
 def refuse_stale_numbers(graph_module) -> None:
-    """Of Dynamo's own graph. Its tensors remember what their data decided until their version changes, which a kernel
-    does not do: a second `.item()` behind a launch is taken for the first, and may be gone from the graph."""
+    """Of Dynamo's own graph. Its tensors remember what their data decided until their version changes, which an operator of
+    a library need not do: a second `.item()` behind it is taken for the first, and may be gone from the graph. Behind a launch
+    of a kernel they have forgotten (dynamo/patches/triton_launch.py)."""
     decided = None
     for node in graph_module.graph.nodes:
         if float_inputs.reads_number(node):
@@ -168,7 +174,9 @@ def _writes_unseen(target) -> bool:
         target = target.default if "default" in target.overloads() else target
     if isinstance(target, torch._ops.OpOverload):
         return target.namespace != "aten" and target._schema.is_mutable
-    return isinstance(target, (torch._ops.HigherOrderOperator, torch._ops.OpOverloadPacket))
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return target.name() != "triton_kernel_wrapper_mutation"
+    return isinstance(target, torch._ops.OpOverloadPacket)
 
 
 def _has_effect(node) -> bool:

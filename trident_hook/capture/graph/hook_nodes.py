@@ -8,6 +8,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._pytree import tree_leaves
 
+from ...dynamo import remembered_numbers
 from ...dynamo.hook_marks import begin, end
 from ...errors import Unsupported
 
@@ -32,7 +33,10 @@ class MarkingInterpreter(torch.fx.Interpreter):
             for made in get_proxy_mode().tracer.graph.nodes:
                 if made not in self._before:
                     made.meta[OF_HOOK] = node.args
-        return super().run_node(node)
+        result = super().run_node(node)
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            remembered_numbers.forget(self.env.values())
+        return result
 
 
 def mark_between_boundaries(graph) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 
 import torch
@@ -136,7 +137,8 @@ class ProgramBuilder:
     # -- operations ------------------------------------------------------------------------------------------------
     def _op(self, node, sites: dict):
         if node in sites:
-            return launches.launch_op(sites[node], self._settled, lambda n: self.samples[n.name])
+            launch = launches.launch_op(sites[node], self._settled, lambda n: self.samples[n.name])
+            return dataclasses.replace(launch, may_miss=not self.numbers.has_effect)
         target = node.target
         if target is torch._C._set_grad_enabled:
             before = self.traced.meta["trident_hook_grad_mode"]
@@ -287,11 +289,10 @@ class ProgramBuilder:
         return self.numbers.argument(node)
 
     def _settled(self, value):
-        """For launches, whose preconditions are checked before the program begins."""
-        if isinstance(value, torch.fx.Node) and value.args and value.args[0] in self.floats:
-            return self._number(value)
-        expr = self._expr(value)
-        return expr if isinstance(expr, (str, int)) else checked(expr)
+        """What a launch is given: a tensor's name, an int expression, or a float that changes or was read from the data."""
+        if isinstance(value, torch.fx.Node) and isinstance(value.meta.get("val"), torch.SymFloat):
+            return self._number(value) or self._expr(value)
+        return self._expr(value)
 
     def _checked(self, expr):
         return checked(expr, self.numbers.known(expr))

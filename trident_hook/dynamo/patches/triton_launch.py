@@ -9,7 +9,7 @@ import triton
 from torch._dynamo.variables.functions import DynamoTritonHOPifier
 from triton.runtime.jit import JITFunction
 
-from .. import launch_result
+from .. import launch_result, remembered_numbers
 from ..refusal import note_refusal
 from ..variables.descriptor import DescriptorVariable
 from ..variables.launcher import LaunchResultVariable
@@ -44,7 +44,11 @@ def call_HOP(self, variable, grids, combined_args, *more):
         if isinstance(value, DescriptorVariable):
             value.settle(tx, may_be_set)
     _dynamos["call_HOP"](self, variable, grids, combined_args, *more)
-    launch = next(iter(reversed(tx.output.graph.nodes)))
+    graph = tx.output.graph
+    remembered_numbers.forget(
+        [*(t.fake for t in tx.output.tracked_fakes), *(n.meta.get("example_value") for n in graph.nodes)]
+    )
+    launch = next(iter(reversed(graph.nodes)))
     index = launch.kwargs.get("constant_args_idx")
     return LaunchResultVariable(None if index is None else launch_result.expect(index))
 
