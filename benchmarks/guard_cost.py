@@ -224,7 +224,7 @@ def against_dynamo(rounds: int, calls: int) -> dict:
         return found
 
     ours = guards_of(served, args)
-    with api.find_record(captured)._lock:  # Dynamo's entry is dropped by the build, which waits for this
+    with api.find_record(captured).locks.state:  # Dynamo's entry is dropped by the build, which waits for this
         captured(*args)
         managers = {TORCH_COMPILE: manager_of(compiled), SAME_GUARDS: manager_of(captured.__wrapped__)}
         contestants = {

@@ -80,7 +80,7 @@ def autoselect(
         slower = ratio > 1 + tolerance
         (left_alone if slower else kept)[record.name] = ratio
         if slower:
-            record.refuse(f"autoselect: a request takes {ratio:.3f} times as long with it served")
+            record.refusals.refuse(f"autoselect: a request takes {ratio:.3f} times as long with it served")
         log("hook", "autoselect: %s: %.3f%s", record.name, ratio, ", left alone" if slower else "")
     return Selected(kept, left_alone, warm_up + rounds * len(plan) if records else warm_up)
 

@@ -79,6 +79,8 @@ class Config:
         False keeps the hook in and serves them through it (TRIDENT_HOOK_NO_PROMOTE=1; for tests and measurements).
     cache_dir: folder of compiled modules (TRIDENT_HOOK_CACHE_DIR).
     cache: False never reads or writes that folder (TRIDENT_HOOK_NO_CACHE=1).
+    logs: channels that are printed (TRIDENT_HOOK_LOGS).
+    checks: hold every step of a function against the states that it may have (TRIDENT_HOOK_CHECKS=1; for tests).
     """
 
     def __init__(self) -> None:
@@ -89,6 +91,7 @@ class Config:
         object.__setattr__(self, "cache_dir", default_cache_dir())
         object.__setattr__(self, "cache", not _env_flag("TRIDENT_HOOK_NO_CACHE"))
         object.__setattr__(self, "logs", _env_logs())
+        object.__setattr__(self, "checks", _env_flag("TRIDENT_HOOK_CHECKS"))
 
     @property
     def disabled(self) -> bool:
@@ -100,7 +103,7 @@ class Config:
             raise ConfigError(f"config.build = {value!r}", " or ".join(map(repr, _BUILD_MODES)), "Set one of these.")
         if name in ("limit", "rebuilds") and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
             raise ConfigError(f"config.{name} = {value!r}", "a positive integer", "Set one.")
-        if name in ("promote", "cache") and not isinstance(value, bool):
+        if name in ("promote", "cache", "checks") and not isinstance(value, bool):
             raise ConfigError(f"config.{name} = {value!r}", "True or False", "Set one of these.")
         if name == "cache_dir":
             if not isinstance(value, (str, os.PathLike)):

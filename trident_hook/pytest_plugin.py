@@ -103,7 +103,7 @@ class _Records:
             known = self._seen.get(id(record))
             if known is not None and known[0]() is not record:
                 self._gone.append(known[1:])
-            reasons = tuple(f"{slug}: {detail}" if detail else slug for slug, detail in record.refusals)
+            reasons = tuple(f"{slug}: {detail}" if detail else slug for slug, detail in record.refusals.counted)
             self._seen[id(record)] = weakref.ref(record), record.counts(), reasons
         total = self.tally().calls
         happened, self.before = Counter({name: total[name] - self.before[name] for name in _OUTCOMES}), total

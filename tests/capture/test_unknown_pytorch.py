@@ -16,7 +16,7 @@ def test_nothing_is_captured(monkeypatch):
     monkeypatch.setattr(recorder, "_LESSONS", {"guards of today": lambda: True, "guards of tomorrow": lambda: False})
     monkeypatch.setattr(recorder.float_inputs, "teach", lambda note: True)  # as the others, once per process
     refused = []
-    record = types.SimpleNamespace(failed=refused.append)
+    record = types.SimpleNamespace(learning=types.SimpleNamespace(failed=refused.append))
     with pytest.warns(UserWarning, match=r"serves nothing: Dynamo of PyTorch .* \(guards of tomorrow\)"):
         ours = recorder.Recorder(lambda code: record)
     answer = ours(sys._getframe(), None, None)

@@ -123,7 +123,7 @@ def test_ten_times_less_than_dynamo():
     def looped(fn):
         return lambda calls: [fn(values) for _ in range(calls)] and None
 
-    with api.find_record(captured)._lock:  # its build drops Dynamo's entry, and waits for this
+    with api.find_record(captured).locks.state:  # its build drops Dynamo's entry, and waits for this
         captured(*args)
         (entry,) = _debug_get_cache_entry_list(captured.__wrapped__.__code__)
         check = entry.guard_manager.check

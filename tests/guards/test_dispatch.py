@@ -37,21 +37,21 @@ def assert_found(served, record, calls: list[tuple]) -> None:
     another guard noted."""
     with torch.no_grad():
         assert served_by(served, *calls[0]) is None
-    assert set(record._failed) == {0}
+    assert set(record.last_miss.failed) == {0}
     plain = twin(served)
     with counted(served) as added:
         for place in [*range(len(calls)), *range(len(calls) - 1, -1, -1)]:
             assert served_by(served, *calls[place]) == place
             assert same(served(*calls[place]), plain(*calls[place])), calls[place][1:]
     assert (added["hits"], added["misses"], added["errors"]) == (2 * len(calls), 0, 0)
-    assert set(record._failed) == {0}, "another specialization was asked on the way"
+    assert set(record.last_miss.failed) == {0}, "another specialization was asked on the way"
 
 
 def assert_missed(served, record, *args, named: str) -> None:
     with counted(served) as added:
         assert served_by(served, *args) is None
     assert added["misses"] == 0, "a question is not a call"
-    texts = [record.guard_texts[spec][guard] for spec, guard in enumerate(record._failed)]
+    texts = [record.last_miss.guard_texts[spec][guard] for spec, guard in enumerate(record.last_miss.failed)]
     assert all(named in text for text in texts), texts
 
 
@@ -217,7 +217,7 @@ def test_aligned_and_not():
         for number, x in enumerate((storage[:64], storage[1:])):
             routed(served, x, 3, via="scm", launches=1)
             assert served_by(served, x, 3) == number
-    assert set(record._failed) == {0}
+    assert set(record.last_miss.failed) == {0}
 
 
 def by_global(x):

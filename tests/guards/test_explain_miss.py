@@ -233,8 +233,8 @@ def test_no_call_is_missed_outside_of_one():
     served = learned(pairs.plus, X, 2.5)
     record, seen = api.find_record(served), []
     assert _core.missed_call() is None
-    look = record._inspector.look
-    record._inspector.look = lambda failed, call: seen.append(call) or look(failed, call)
+    look = record.last_miss.inspector.look
+    record.last_miss.inspector.look = lambda failed, call: seen.append(call) or look(failed, call)
     served(X, 3.5)
     ((function, arguments),) = seen
     assert function is served.__wrapped__

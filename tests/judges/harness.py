@@ -115,12 +115,12 @@ class Court:
             trident_hook.config.limit = limit
         if not self.record.specializations:
             self.tally.refused[self.name] = (
-                self.record.refused or "; ".join(map(str, self.record.refusals)) or "nothing captured"
+                self.record.refused or "; ".join(map(str, self.record.refusals.counted)) or "nothing captured"
             )
             return False
         self.tally.judged.add(self.name)
-        self.record._over_budget("the judges have what they want")
-        self.record._warned = True
+        self.record.budget.use_up("the judges have what they want")
+        self.record.budget.keep_quiet()
         for spec in self.record.specializations:
             self.tally.kinds.update({g.kind for g in spec.guards})
         return True
@@ -188,7 +188,7 @@ class Court:
         if outcome in ("misses", "bypasses"):
             if any(accepted):
                 kind = "bypass" if outcome == "bypasses" else self._missed_kind()
-                text = f"{self.name} {self._describe(choice)}: {self.record.explain_miss()}"
+                text = f"{self.name} {self._describe(choice)}: {self.record.last_miss.explain()}"
                 right = self._dynamo_is_right(choice, accepted.index(True), by_position, interpret, seed)
                 why = self._apart(call) if right else None
                 (tally.saved if not right else tally.apart if why else tally.stricter)[why or kind] += 1
@@ -232,8 +232,8 @@ class Court:
 
     def _apart(self, call: Call) -> str | None:
         """Why this miss, which Dynamo would do without, is counted apart."""
-        spec, guard = self.record.last_miss or (0, -1)
-        checks = self.record._inspector._checks[spec]
+        spec, guard = self.record.last_miss.asked or (0, -1)
+        checks = self.record.last_miss.inspector._checks[spec]
         about = checks[guard] if 0 <= guard < len(checks) else None
         if isinstance(about, tuple) and about[0] in ("pointer", "int"):
             return "another binary of Triton's"
@@ -317,10 +317,10 @@ class Court:
 
     # -- words -------------------------------------------------------------------------------------------------------
     def _missed_kind(self) -> str:
-        if self.record.last_miss is None:
+        if self.record.last_miss.asked is None:
             return "?"
-        spec, guard = self.record.last_miss
-        texts = self.record.guard_texts[spec]
+        spec, guard = self.record.last_miss.asked
+        texts = self.record.last_miss.guard_texts[spec]
         text = texts[guard] if 0 <= guard < len(texts) else "?"
         for g in self.record.specializations[spec].guards:
             if text == f"[{g.class_}] {g}":

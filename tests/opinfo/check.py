@@ -190,7 +190,7 @@ def plain(op, case: Case):
 
 def _served(case: Case):
     fn = trident_hook.jit(plain(case.op, case))
-    _record(fn)._queued = True  # as if its build were on the way: `_build` makes it
+    _record(fn).builds.queued = True  # as if its build were on the way: `_build` makes it
     return fn
 
 
@@ -200,8 +200,8 @@ def _record(fn):
 
 def _build(fn) -> None:
     record = _record(fn)
-    if record._fresh:
-        record._build()
+    if record.learning.fresh:
+        record.builds.run()
 
 
 def _dynamos_own(case: Case, expected: tuple) -> str:

@@ -387,10 +387,10 @@ def test_an_operator_that_is_gone_when_the_module_loads(library, monkeypatch):
     monkeypatch.setattr(config, "build", "background")
     jitted = trident_hook.jit(twin(call_scale))
     record = _core.entry_record(jitted.__wrapped__.__code__)
-    record._queued = True  # as if its build were on the way
+    record.builds.queued = True  # as if its build were on the way
     assert jitted(torch.ones(2)).tolist() == [3.0, 3.0]
     first._destroy()
-    record._build()
+    record.builds.run()
     assert "no operator tdh_served::scale" in trident_hook.explain(jitted).refused
     assert trident_hook.counts(jitted)["hits"] == 0
 

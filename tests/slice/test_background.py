@@ -261,13 +261,13 @@ def test_a_later_build_fails(served, no_compiler):
 
 def test_a_fault_of_the_build_itself_ends_nothing(served, monkeypatch):
     """An exception that nobody thought of: named, counted, and the worker lives on."""
-    from trident_hook.functions import record
+    from trident_hook.functions import builds
 
     def broken(*_):
         raise ZeroDivisionError("a fault of ours")
 
     with monkeypatch.context() as patch:
-        patch.setattr(record, "generate", broken)
+        patch.setattr(builds, "generate", broken)
         fn = served(programs.shift)
         fn(X, 3)
         assert trident_hook.settle(120)

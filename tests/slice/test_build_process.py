@@ -100,7 +100,7 @@ def eventually(condition, seconds: float = 20) -> bool:
 
 FRESH = """
 import os, sys
-from trident_hook.build import process
+from trident_hook.scm import builder_process as process
 trident_hook.config.build = "background"
 x, fn = torch.arange(32, dtype=torch.float32), trident_hook.jit(programs.shift)
 fn(x, 3)
@@ -309,7 +309,7 @@ def test_a_fork_during_its_build(at_hand, tmp_path):
 ENDING = """
 import os, sys, time, trident_hook
 from support import modules
-from trident_hook.build import cache, worker
+from trident_hook.scm import cache, worker
 worker.submit(lambda: cache.compiled(modules.of_text({source!r})))
 while not os.path.exists(sys.argv[1]):
     time.sleep(0.02)

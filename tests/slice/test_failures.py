@@ -13,7 +13,7 @@ from support import programs
 from support.routes import counted, outcome, routed, same, twin, warm
 
 import trident_hook
-from trident_hook.functions.record import FunctionRecord
+from trident_hook.functions.learning import Learning
 from trident_hook.testing import simdriver
 
 X = torch.arange(16, dtype=torch.float32)
@@ -264,7 +264,7 @@ def test_a_fault_of_ours_in_a_capture_does_not_reach_the_call(served, monkeypatc
 
     faults, expected = [], programs.breaking(X)
     fn = served(programs.breaking)
-    monkeypatch.setattr(FunctionRecord, place, fault)
+    monkeypatch.setattr(Learning, place, fault)
     for _ in range(2):
         assert torch.equal(fn(X), expected)
     assert faults

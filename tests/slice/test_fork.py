@@ -6,7 +6,7 @@ from support import processes
 
 PROGRAM = """
 import os, signal, threading
-from trident_hook.build import worker
+from trident_hook.scm import worker
 from trident_hook.capture.runner import _runners
 from trident_hook.functions.record import _records
 
@@ -20,7 +20,7 @@ assert not trident_hook.settle(0)
 (record,) = (r for r in _records.values() if r.code is programs.shift.__code__)
 held = threading.Event()
 def hold():
-    with record._lock, record._building, worker._changed, runner._lock:
+    with record.locks.state, record.locks.building, worker._changed, runner._lock:
         held.set()
         go.wait(100)
 threading.Thread(target=hold, daemon=True).start()

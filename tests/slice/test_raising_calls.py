@@ -130,5 +130,5 @@ def test_their_cost_is_bounded_by_the_record(served):
         outcome(fn, (X, float(n)), {})
         outcome(fn, (X, 9.0 - n), {})
     record = trident_hook.api.find_record(fn)
-    assert len(record._raising._kinds) <= 256
-    assert len(record._raising._captured) == 0
+    assert len(record.raising._kinds) <= 256
+    assert len(record.raising._captured) == 0

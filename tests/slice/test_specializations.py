@@ -10,7 +10,7 @@ from support import programs
 from support.routes import counted, routed, same, twin, warm
 
 import trident_hook
-from trident_hook.functions import record
+from trident_hook.functions import last_miss
 from trident_hook.misses.explain_miss import MissInspector
 
 
@@ -86,7 +86,7 @@ def test_calls_beyond_the_limit_are_looked_at_now_and_then(served, monkeypatch):
     fn, looked, now = served(programs.shift), [], [100.0]
     warm(fn, torch.arange(16.0), 3)
     monkeypatch.setattr(MissInspector, "look", lambda *a, look=MissInspector.look: looked.append(1) or look(*a))
-    monkeypatch.setattr(record.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(last_miss.time, "monotonic", lambda: now[0])
     with pytest.warns(UserWarning, match="keeps what it has"):
         fn(torch.arange(16).half(), 3)
     for _ in range(199):

@@ -265,7 +265,7 @@ def unit_files(folder) -> list:
 
 def test_parts_depend_on_none_behind_them(served, folder, monkeypatch):
     """What is linked was generated without the later ones; what guards it was as well."""
-    from trident_hook.functions import record
+    from trident_hook.functions import builds
 
     seen = []
 
@@ -273,8 +273,8 @@ def test_parts_depend_on_none_behind_them(served, folder, monkeypatch):
         seen.append(plain(*arguments))
         return seen[-1]
 
-    plain = record.generate
-    monkeypatch.setattr(record, "generate", generate)
+    plain = builds.generate
+    monkeypatch.setattr(builds, "generate", generate)
     fn = served(work)
     learn(fn)
     whole = seen[-1]

@@ -144,8 +144,8 @@ def test_what_is_known_is_no_build_without_news(served):
         warm(fn, *pair)
     record = find_record(fn)
     for spec in record.specializations:
-        record.learned_variant(spec)
-        record._build()
+        record.learning.learned_variant(spec)
+        record.builds.run()
     assert facts(fn) == (2, 0, {}, False)
     warm(fn, *PAIRS[2])
 
@@ -284,7 +284,7 @@ def indexing(x, at):
 
 def test_one_that_cannot_be_generated_does_not_take_the_others_along(served, monkeypatch):
     from trident_hook.errors import Unsupported
-    from trident_hook.functions import record
+    from trident_hook.functions import builds
 
     def picky(specializations, *more):
         for spec in specializations:
@@ -292,8 +292,8 @@ def test_one_that_cannot_be_generated_does_not_take_the_others_along(served, mon
                 raise Unsupported("codegen", "a second tensor that is not aligned")
         return generate(specializations, *more)
 
-    trident_hook.config.build, generate = "background", record.generate
-    monkeypatch.setattr(record, "generate", picky)
+    trident_hook.config.build, generate = "background", builds.generate
+    monkeypatch.setattr(builds, "generate", picky)
     fn = served(add)
     with Held():
         for pair in PAIRS:

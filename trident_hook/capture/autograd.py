@@ -58,7 +58,7 @@ def guarded(guards: list[Guard], record) -> list[Guard]:
             if "saved_tensors" in names:
                 context = Source(source.root, source.steps[: names.index("saved_tensors")], source.text)
                 contexts.setdefault(context.key, context)
-    record.reads_contexts |= bool(contexts)
+    record.learning.reads_contexts |= bool(contexts)
     plain = ObjectKey(_rt.context_is_plain)
     return [*(Guard("plain_context", c, plain, "plain context") for c in contexts.values()), *guards]
 

@@ -91,7 +91,7 @@ class Capture:
     complete: bool = False
 
     def refused(self, refusal: Unsupported) -> None:
-        self.record.failed(refusal, symbolic=self.symbolic, floats=bool(self.floats))
+        self.record.learning.failed(refusal, symbolic=self.symbolic, floats=bool(self.floats))
 
 
 class Recorder:
@@ -121,13 +121,13 @@ class Recorder:
         record = self.record_of(frame.f_code)
         serveable, words = _rt.state_read()
         if record is not None and self.unknown:
-            record.failed(Unsupported("pytorch", self._why_nothing()))
+            record.learning.failed(Unsupported("pytorch", self._why_nothing()))
             return _left_alone()
         if record is None or not serveable or not autograd.are_readable(frame.f_locals):
             return _left_alone()
-        floats_were_fixed = record.fixed_floats is not None
+        floats_were_fixed = record.learning.fixed_floats is not None
         answer = self._compile(record, words, frame, cache_entry, frame_state)
-        if record.fixed_floats is not None and not floats_were_fixed:
+        if record.learning.fixed_floats is not None and not floats_were_fixed:
             answer = self._compile(record, words, frame, cache_entry, frame_state)
         return answer
 
@@ -138,7 +138,7 @@ class Recorder:
         )
 
     def _compile(self, record, words, frame, cache_entry, frame_state) -> ConvertFrameReturn:
-        symbolic, fixed = not record.takes_sizes_as_they_are(), record.fixed_floats is not None or not self.knows_floats
+        symbolic, fixed = not record.learning.takes_sizes_as_they_are(), record.learning.fixed_floats is not None or not self.knows_floats
         capture = Capture(record, frame.f_code, frame.f_globals, tuple(words), symbolic, fixed)
         settings = _DYNAMO_SETTINGS | ({} if symbolic else _AS_THEY_ARE) | (_FIXED_FLOATS if fixed else {})
         # As torch.compile marks its functions: without this, Dynamo passes over a frame that holds no tensor.
@@ -165,7 +165,7 @@ class Recorder:
             answer.apply_to_code = False
             if limited:
                 log("capture", "%s: Dynamo is at its limit of entries", record.name)
-                record.at_dynamos_limit()
+                record.dynamo_entries.forget()  # it captures no more for as long as it keeps what it has
                 return answer
             why = last_refusal() or "Dynamo found nothing to compile in this call"
             capture.refused(capture.problem or Unsupported("no-graph", why))

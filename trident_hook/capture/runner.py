@@ -80,7 +80,7 @@ class Runner:
         except BaseException:
             self._begun = False
             raise
-        refusal = self._learn(self.sites, interpreter.samples, capture.record.learned)
+        refusal = self._learn(self.sites, interpreter.samples, capture.record.learning.learned)
         if refusal is not None:
             capture.problem = refusal
         capture.complete = True
@@ -95,7 +95,7 @@ class Runner:
         if may_learn and capture.complete and capture.problem is None and len(interpreter.sites) == len(self.sites):
             try:
                 sites, samples = self._inner(interpreter)
-                self._learn(sites, samples, capture.record.learned_variant)
+                self._learn(sites, samples, capture.record.learning.learned_variant)
             except Exception as error:  # the call has its answer
                 log("capture", "internal fault: %s: %s", type(error).__name__, error)
         return outputs
@@ -142,7 +142,7 @@ class Runner:
         code = capture.code
         return Specialization(
             name=capture.record.name,
-            index=capture.record.next_index(),
+            index=capture.record.learning.next_index(),
             argument_names=argument_names(code),
             free_names=code.co_freevars,
             state=capture.state,

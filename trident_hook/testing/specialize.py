@@ -26,7 +26,7 @@ def specialize(fn, calls: list[tuple], limit: float = 600.0):
             served = trident_hook.jit(fn)
             served(*calls[0])
             record = api.find_record(served)
-            with record._lock:
+            with record.locks.state:
                 for args in calls[1:]:
                     reset_code(record.code)
                     served(*args)
@@ -34,5 +34,5 @@ def specialize(fn, calls: list[tuple], limit: float = 600.0):
     finally:
         config.build, config.limit, config.rebuilds = before
     if not done or len(record.specializations) != len(calls):
-        raise RuntimeError(f"{len(record.specializations)} specializations for {len(calls)} calls: {record.refusals}")
+        raise RuntimeError(f"{len(record.specializations)} specializations for {len(calls)} calls: {record.refusals.counted}")
     return served

@@ -4,7 +4,7 @@ reads it back, which makes it a symbol. Here it becomes a C double that is read 
 Only where the program just passes it on: to a kernel, an operator, or its caller. Arithmetic and comparisons of such a
 float would be PyTorch's symbolic ones, which reorder and fold (`a + 0.0` is `a` there, also for -0.0), and know neither
 infinity nor NaN. A capture that made any is refused, and the function's floats are constants from then on
-(`FunctionRecord.fixed_floats`). Folding leaves nothing in the graph, so every symbol that Dynamo makes is looked at."""
+(`Learning.fixed_floats`). Folding leaves nothing in the graph, so every symbol that Dynamo makes is looked at."""
 
 from __future__ import annotations
 

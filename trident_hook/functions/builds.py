@@ -1,0 +1,161 @@
+"""The builds of a function's module: all that was learned, generated, compiled and put in place behind the entry."""
+
+from __future__ import annotations
+
+import time
+
+from .. import _core, profiling
+from .._logs import log
+from ..codegen.module import generate
+from ..config import config
+from ..errors import BuildError, Unsupported
+from ..scm import loader, worker
+from . import conditions, states
+from .budget import Budget
+from .dynamo_entries import DynamoEntries
+from .identity import without_known
+from .last_miss import LastMiss
+from .learning import Learning
+from .locks import Locks
+from .refusals import Refusals
+
+_TRIES = 3  # builds in a row that have nothing new
+
+
+class Builds:
+    """Of one code object; one at a time, on the worker or in the call that missed."""
+
+    def __init__(
+        self,
+        code_reference,
+        locks: Locks,
+        budget: Budget,
+        entries: DynamoEntries,
+        refusals: Refusals,
+        learning: Learning,
+        last_miss: LastMiss,
+    ) -> None:
+        self._code_reference, self._locks, self._budget, self._entries = code_reference, locks, budget, entries
+        self._learning, self._last_miss = learning, last_miss
+        self._course = states.Course(learning.name, learning, refusals, budget, entries)
+        self.done = 0
+        self.seconds = 0.0
+        self.error: str | None = None
+        self.source = ""
+        self.first_call: float | None = None
+        self.served_after: float | None = None  # seconds from the first miss to the first module in place
+        self.queued = False
+        self._again = 0  # builds in a row that had nothing new
+
+    def check(self) -> None:
+        """Asserts that the function's state follows from the one before it, where that is asked for."""
+        if __debug__ and config.checks:
+            with self._locks.state:
+                self._course.check(self.done)
+
+    def note_call(self) -> None:
+        """The first miss of a function is when it was first called."""
+        if self.first_call is None:
+            self.first_call = time.perf_counter()
+
+    def ask(self) -> bool:
+        """What was learned is to be built, on the worker. True if the caller is to do it instead, without the lock."""
+        if config.build == "sync":
+            return True
+        if not self.queued:
+            self.queued = True
+            worker.submit(self.run)
+        return False
+
+    def run(self) -> None:
+        """Builds all that was learned, also while it builds. Calls go on meanwhile: no compiler holds the lock of their state."""
+        with self._locks.building:
+            while self._next():
+                self.check()
+
+    def _next(self) -> bool:
+        wanted = self._choose()
+        if wanted is None:
+            return False
+        if len(wanted) == len(self._learning.specializations):
+            return True
+        started = time.perf_counter()
+        try:
+            generated = generate(wanted, conditions.conditions(), worker.pause)
+            log("codegen", "%s:\n%s", self._learning.name, generated.source)
+            module = loader.LoadedScm(generated)
+        except Unsupported as refusal:
+            self._put_back(wanted, refusal)
+        except Exception as error:
+            self._note_failure(error)
+        else:
+            self._put_in_place(wanted, generated, module, started)
+        return True
+
+    def _choose(self) -> list | None:
+        """What the next module is to have: as much as the limit allows of what is new. None when nothing was learned."""
+        learning = self._learning
+        with self._locks.state:
+            fresh = learning.take()
+            if not fresh:
+                self.queued = False
+                return None
+            room = config.limit - len(learning.specializations)
+            wanted = [*learning.specializations, *without_known(fresh, learning.specializations)[:room]]
+            if len(wanted) > len(learning.specializations):
+                self._again = 0
+                learning.wanted = wanted
+                return wanted
+            self._again += 1
+            if config.build == "sync" or self._again >= _TRIES:
+                self._budget.use_up(f"it already has {len(wanted)} specialization(s), none of which holds")
+            # Else it may have been captured just before the module that has it was in place.
+            self._entries.forget()
+            return wanted
+
+    def _put_in_place(self, wanted: list, generated, module, started: float) -> None:
+        learning, code = self._learning, self._code_reference()
+        with self._locks.state:
+            learning.specializations = wanted
+            self.source = generated.source
+            _core.entry_scm_set(code, profiling.presented(code, module, learning.name))
+            self._last_miss.of_module(module, wanted, generated)
+            self._entries.forget_after_build(self._last_miss.has_keys)
+            self.done += 1
+            self.seconds += time.perf_counter() - started
+            if self.served_after is None and self.first_call is not None:
+                self.served_after = time.perf_counter() - self.first_call
+            log("build", "%s: %d specialization(s) in %.3f s", learning.name, len(wanted), time.perf_counter() - started)
+            if len(wanted) >= config.limit or self.done >= config.rebuilds:
+                self._budget.use_up(f"it has {len(wanted)} specialization(s), the limit is {config.limit}")
+
+    def _note_failure(self, error: Exception) -> None:
+        self.error = f"{type(error).__name__}: {error}"
+        kind = "build" if isinstance(error, BuildError) else "internal"
+        log("build", "%s: %s", self._learning.name, self.error)
+        self._learning.wanted = self._learning.specializations
+        self._learning.failed(Unsupported(kind, self.error.splitlines()[0]))
+
+    def _put_back(self, wanted: list, refusal: Unsupported) -> None:
+        """After code could not be generated. Of several that came at once, those that are not to blame are kept."""
+        learning = self._learning
+        new = wanted[len(learning.specializations) :]
+        good = [spec for spec in new if len(new) > 1 and _can_be_generated(spec)]
+        with self._locks.state:
+            learning.wanted = learning.specializations
+            if len(good) < len(new):
+                learning.put_back(good)
+            to_blame = [spec.program for spec in new if spec not in good]
+            learning.failed(
+                refusal,
+                symbolic=all(program.symbols for program in to_blame),
+                floats=all(program.has_floats for program in to_blame),
+            )
+
+
+def _can_be_generated(spec) -> bool:
+    try:
+        generate([spec], [])
+        return True
+    except Unsupported:
+        return False
