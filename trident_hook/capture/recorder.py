@@ -138,7 +138,10 @@ class Recorder:
         )
 
     def _compile(self, record, words, frame, cache_entry, frame_state) -> ConvertFrameReturn:
-        symbolic, fixed = not record.learning.takes_sizes_as_they_are(), record.learning.fixed_floats is not None or not self.knows_floats
+        symbolic, fixed = (
+            not record.learning.takes_sizes_as_they_are(),
+            record.learning.fixed_floats is not None or not self.knows_floats,
+        )
         capture = Capture(record, frame.f_code, frame.f_globals, tuple(words), symbolic, fixed)
         settings = _DYNAMO_SETTINGS | ({} if symbolic else _AS_THEY_ARE) | (_FIXED_FLOATS if fixed else {})
         # As torch.compile marks its functions: without this, Dynamo passes over a frame that holds no tensor.

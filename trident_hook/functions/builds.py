@@ -125,7 +125,9 @@ class Builds:
             self.seconds += time.perf_counter() - started
             if self.served_after is None and self.first_call is not None:
                 self.served_after = time.perf_counter() - self.first_call
-            log("build", "%s: %d specialization(s) in %.3f s", learning.name, len(wanted), time.perf_counter() - started)
+            log(
+                "build", "%s: %d specialization(s) in %.3f s", learning.name, len(wanted), time.perf_counter() - started
+            )
             if len(wanted) >= config.limit or self.done >= config.rebuilds:
                 self._budget.use_up(f"it has {len(wanted)} specialization(s), the limit is {config.limit}")
 

@@ -19,7 +19,9 @@ class LastMiss:
     def __init__(self, name: str) -> None:
         self._name = name
         self.guard_texts: list = []
-        self.asked: tuple[int, int] | None = None  # the specialization that was asked last, and which of its guards failed
+        self.asked: tuple[int, int] | None = (
+            None  # the specialization that was asked last, and which of its guards failed
+        )
         self.seen: tuple = ()  # what FailedGuard takes, for every specialization
         self.failed: object = ()  # where the module notes which guard of each specialization failed
         self.has_keys = False  # tuners' choices are among its guards

@@ -28,8 +28,10 @@ class Learning:
         self.fixed_floats: Unsupported | None = None  # why floats that change are constants here
         self.reads_contexts = False  # a capture saw what a torch.autograd.Function saved
         self._captures = 0
-        self._static_next = False  # the next capture takes sizes as they are: the last one could not be done with symbols
-        self._pending: Unsupported | None = None  # why not; a refusal of the function only if that capture fails as well
+        # The next capture takes sizes as they are: the last one could not be done with symbols. Why not is a refusal of the
+        # function only if that capture fails as well.
+        self._static_next = False
+        self._pending: Unsupported | None = None
 
     @property
     def has_some(self) -> bool:

@@ -34,5 +34,7 @@ def specialize(fn, calls: list[tuple], limit: float = 600.0):
     finally:
         config.build, config.limit, config.rebuilds = before
     if not done or len(record.specializations) != len(calls):
-        raise RuntimeError(f"{len(record.specializations)} specializations for {len(calls)} calls: {record.refusals.counted}")
+        raise RuntimeError(
+            f"{len(record.specializations)} specializations for {len(calls)} calls: {record.refusals.counted}"
+        )
     return served
