@@ -14,7 +14,6 @@ cdef extern from "Python.h":
     void Py_INCREF(PyObject*) nogil
     void Py_DECREF(PyObject*) nogil
     void Py_XDECREF(PyObject*) nogil
-    void PyErr_Clear() nogil
     PyObject* PyFloat_FromDouble(double)
     PyObject* PyBool_FromLong(long)
     PyObject* PyErr_Occurred() nogil
@@ -144,6 +143,7 @@ cdef extern from "tdh_rt.h":
 
 
 cdef extern from "tdh_num.h":
+    void PyErr_Clear "tdh_error_drop"() nogil  # what was sent to the program is put off, not lost
     bint tdh_key_known(PyObject*, const int64_t*, int)
     int64_t tdh_add(int64_t, int64_t, int*) nogil
     int64_t tdh_sub(int64_t, int64_t, int*) nogil

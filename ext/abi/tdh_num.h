@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "tdh_interrupt.h"
+
 static inline int64_t tdh_add(int64_t a, int64_t b, int *ovf) {
   int64_t r;
   *ovf |= __builtin_add_overflow(a, b, &r);
@@ -116,7 +118,7 @@ static inline int64_t tdh_float_round(double a, int *ovf) {
 static inline int tdh_key_known(PyObject *known, const int64_t *key, int n) {
   PyObject *bytes = PyBytes_FromStringAndSize((const char *)key, n * (Py_ssize_t)sizeof *key);
   int found = bytes == NULL ? -1 : PySet_Contains(known, bytes);
-  if (found < 0) PyErr_Clear();
+  if (found < 0) tdh_error_drop();
   Py_XDECREF(bytes);
   return found == 1;
 }
@@ -174,7 +176,7 @@ static int tdh_members_equal(PyObject *o, PyObject *want) {
   int same = wanted != NULL && tdh_equals(members, wanted);
   Py_XDECREF(members);
   Py_XDECREF(wanted);
-  if (PyErr_Occurred()) PyErr_Clear();
+  if (PyErr_Occurred()) tdh_error_drop();
   return same;
 }
 static int tdh_slice_equals(PyObject *o, PyObject *want) {
@@ -183,7 +185,7 @@ static int tdh_slice_equals(PyObject *o, PyObject *want) {
 }
 /* The same value as `want` for constants (numbers, str, bytes, dtype, device, enum, and containers of those): exact
  * type, then equality; floats and complex numbers by their bits, containers member by member, since (1, 2) == (1, 2.0).
- * 1 or 0; an exception raised by a comparison is cleared and counts as 0. */
+ * 1 or 0; an exception raised by a comparison counts as 0 and is gone, or put off (tdh_interrupt.h). */
 static inline int tdh_equals(PyObject *o, PyObject *want) {
   if (o == want) return 1;
   if (o == NULL || Py_TYPE(o) != Py_TYPE(want)) return 0;
@@ -207,7 +209,7 @@ static inline int tdh_equals(PyObject *o, PyObject *want) {
   }
   int r = PyObject_RichCompareBool(o, want, Py_EQ);
   if (r < 0) {
-    PyErr_Clear();
+    tdh_error_drop();
     return 0;
   }
   return r && PyAnySet_CheckExact(want) ? tdh_members_equal(o, want) : r;
@@ -228,7 +230,7 @@ static inline int tdh_same_members(PyObject *o, PyObject *want) {
     plain = tdh_is_plain_constant(PyList_GET_ITEM(members, i));
   Py_XDECREF(members);
   int same = plain ? PyObject_RichCompareBool(o, want, Py_EQ) : 0;
-  if (PyErr_Occurred()) PyErr_Clear();
+  if (PyErr_Occurred()) tdh_error_drop();
   return same == 1;
 }
 

@@ -154,6 +154,31 @@ static inline void tdh_error_restore(tdh_error e) { /* steals what was saved; cl
 #endif
 }
 
+/* What was saved becomes the context of the exception that is pending now. Steals it. */
+static inline void tdh_error_chain(tdh_error saved) {
+#if PY_VERSION_HEX >= 0x030C0000
+  PyObject *now = PyErr_GetRaisedException(), *context = saved.value;
+#else
+  PyObject *type, *now, *traceback, *context;
+  PyErr_Fetch(&type, &now, &traceback);
+  PyErr_NormalizeException(&type, &now, &traceback);
+  if (saved.type) PyErr_NormalizeException(&saved.type, &saved.value, &saved.traceback);
+  if (saved.value && saved.traceback) PyException_SetTraceback(saved.value, saved.traceback);
+  Py_XDECREF(saved.type);
+  Py_XDECREF(saved.traceback);
+  context = saved.value;
+#endif
+  if (context != NULL && context != now)
+    PyException_SetContext(now, context);
+  else
+    Py_XDECREF(context);
+#if PY_VERSION_HEX >= 0x030C0000
+  PyErr_SetRaisedException(now);
+#else
+  PyErr_Restore(type, now, traceback);
+#endif
+}
+
 /* ---- code objects ----------------------------------------------------------------------------------------------- */
 
 static inline Py_ssize_t tdh_code_extra_request(freefunc free_slot) {

@@ -52,8 +52,13 @@ static TDH_COLD PyObject *missed_call(tdh_entry *e, const tdh_call *call, tdh_bo
   PyObject *result, *callback = tdh_miss_begin(e, TDH_DOOR_CALL, call);
   tdh_bound_clear(bound);
   if (callback == NULL || tdh_miss_is_trial(callback) || tdh_delegation_enter(&delegation, callback) < 0) {
-    ++e->counts.python;
-    result = plain_call(func, args, nargsf, kwnames);
+    result = NULL;
+    if (PyErr_Occurred()) {
+      tdh_error_trace((PyCodeObject *)((PyFunctionObject *)func)->func_code);
+    } else {
+      ++e->counts.python;
+      result = plain_call(func, args, nargsf, kwnames);
+    }
   } else {
     ++e->counts.delegated;
     result = plain_call(func, args, nargsf, kwnames);
@@ -61,7 +66,7 @@ static TDH_COLD PyObject *missed_call(tdh_entry *e, const tdh_call *call, tdh_bo
   }
   if (callback) tdh_miss_end(e, callback);
   Py_XDECREF(callback);
-  return result;
+  return tdh_unless_interrupted(result);
 }
 
 /* vectorcallfunc of a promoted function, and of a JitFunction's inner function. Looks at the function's code on every

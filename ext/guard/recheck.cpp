@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "common/services.h"
+#include "tdh_interrupt.h"
 #include "tdh_num.h"
 
 namespace trident_hook {
@@ -135,13 +136,13 @@ int env_recheck(void *plan, PyObject *arm, tdh_call *call, const tdh_step *steps
                 uint32_t *versions) {
   if (env_check(plan) == 0) {
     PyObject *answer = PyObject_CallOneArg(arm, call->func);
-    if (answer == nullptr) PyErr_Clear();
+    if (answer == nullptr) tdh_error_drop();
     Py_XDECREF(answer);
   }
   recheck guards(call, n, objects, versions);
   for (int32_t i = 0; i < n; i++) {
     if (guards.step(steps[i])) continue;
-    PyErr_Clear();
+    tdh_error_drop();
     env_stale(plan);
     return steps[i].guard;
   }

@@ -1,6 +1,9 @@
 /* Code objects that are seen for the first time are shown to the discoverer, a Python callable, once.
- * Must never let its exceptions reach the program, nor discover what it calls itself. */
+ * Must never let its exceptions reach the program, nor discover what it calls itself. An interrupt is not the
+ * discoverer's: it is left pending, and the function is shown again at its next call. */
 #include "hook/hook.h"
+
+#include "tdh_interrupt.h"
 
 static PyObject *discoverer; /* owned, or NULL */
 
@@ -21,26 +24,28 @@ static bool is_interesting(PyCodeObject *code, PyObject *func) {
          (PyTuple_GET_SIZE(code->co_names) > 0 || code->co_nfreevars > 0);
 }
 
-/* True if `code` was new. Marks it before Python runs, so that threads and recursion see it once. No exception may be
- * pending. */
-bool tdh_discover(PyCodeObject *code, PyObject *func) {
+/* 1 if `code` was new, 0 if not, -1 with an interrupt. Marks it before Python runs, so that threads and recursion see it
+ * once. No exception may be pending. */
+int tdh_discover(PyCodeObject *code, PyObject *func) {
   tdh_thread *t = &tdh_thread_here;
-  if (discoverer == NULL || t->inside) return false;
+  if (discoverer == NULL || t->inside) return 0;
   tdh_slot_mark(code);
-  if (!is_interesting(code, func)) return true;
+  if (!is_interesting(code, func)) return 1;
   PyObject *callable = Py_NewRef(discoverer);
   ++t->inside;
   t->discovering = code;
   PyObject *done = PyObject_CallOneArg(callable, func);
   t->discovering = NULL;
   --t->inside;
-  if (done == NULL) PyErr_WriteUnraisable(callable);
+  int interrupted = tdh_is_interrupt();
+  if (done == NULL && !interrupted) PyErr_WriteUnraisable(callable);
   Py_XDECREF(done);
   Py_DECREF(callable);
+  if (interrupted) tdh_slot_unmark(code);
   tdh_entry *e = tdh_entry_find(code);
   if (e != NULL) {
     tdh_route_promote(func, e);
     tdh_hook_notice(e);
   }
-  return true;
+  return interrupted ? -1 : 1;
 }

@@ -177,7 +177,11 @@ static TDH_COLD PyObject *evaluate_entry(PyThreadState *ts, tdh_frame *f, void *
   tdh_thread *t = &tdh_thread_here;
   PyCodeObject *code = tdh_frame_code(f);
   if (tdh_slot_is_new(slot)) {
-    if (!tdh_discover(code, tdh_frame_func(f))) return tdh_hook_forward(ts, f, 0);
+    /* Discovery may be interrupted, and only a fresh frame can then be given up: another one waits for its next call. */
+    if (!tdh_frame_is_fresh(f) && tdh_code_is_routable(code)) return tdh_hook_forward(ts, f, 0);
+    int found = tdh_discover(code, tdh_frame_func(f));
+    if (found < 0) return tdh_route_raise(ts, f), NULL;
+    if (found == 0) return tdh_hook_forward(ts, f, 0);
     tdh_quiet_frames = 0;
     slot = tdh_slot_get(code);
     if (slot == NULL || tdh_slot_is_mark(slot)) return tdh_hook_forward(ts, f, 0);

@@ -26,12 +26,13 @@ extern bool tdh_hook_is_aside;
 
 /* route.c: one frame of an entry */
 PyObject *tdh_route_frame(PyThreadState *ts, tdh_frame *f, tdh_entry *e);
+void tdh_route_raise(PyThreadState *ts, tdh_frame *f);
 void tdh_route_promote(PyObject *func, tdh_entry *e);
 void tdh_route_promote_asked(PyObject *func, tdh_entry *e);
 
 /* discover.c: code objects seen for the first time */
 void tdh_discoverer_set(PyObject *callable);
-bool tdh_discover(PyCodeObject *code, PyObject *func);
+int tdh_discover(PyCodeObject *code, PyObject *func);
 
 /* sentinel.c: watches for new code objects while the evaluator is out (3.12+) */
 int tdh_sentinel_arm(void);

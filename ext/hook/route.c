@@ -19,13 +19,26 @@ void tdh_route_promote_asked(PyObject *func, tdh_entry *e) {
     tdh_promoted_add(func, e);
 }
 
+/* Disposes of a fresh frame with an exception pending: the call raises it. */
+void tdh_route_raise(PyThreadState *ts, tdh_frame *f) {
+  tdh_error_trace(tdh_frame_code(f));
+  tdh_error pending = tdh_error_save(); /* destructors of the arguments may run */
+  tdh_frame_discard(ts, f);
+  tdh_error_restore(pending);
+}
+
 static TDH_COLD PyObject *missed_frame(PyThreadState *ts, tdh_frame *f, tdh_entry *e, const tdh_call *call) {
   ++e->counts.misses;
   tdh_delegation delegation;
   PyObject *result, *callback = tdh_miss_begin(e, TDH_DOOR_FRAME, call);
   if (callback == NULL || tdh_miss_is_trial(callback) || tdh_delegation_enter(&delegation, callback) < 0) {
-    ++e->counts.python;
-    result = tdh_hook_forward(ts, f, 0);
+    result = NULL;
+    if (PyErr_Occurred()) {
+      tdh_route_raise(ts, f);
+    } else {
+      ++e->counts.python;
+      result = tdh_hook_forward(ts, f, 0);
+    }
   } else {
     ++e->counts.delegated;
     result = tdh_hook_hand_over(ts, f);
@@ -33,7 +46,7 @@ static TDH_COLD PyObject *missed_frame(PyThreadState *ts, tdh_frame *f, tdh_entr
   }
   if (callback) tdh_miss_end(e, callback);
   Py_XDECREF(callback);
-  return result;
+  return tdh_unless_interrupted(result);
 }
 
 PyObject *tdh_route_frame(PyThreadState *ts, tdh_frame *f, tdh_entry *e) {
@@ -53,10 +66,7 @@ PyObject *tdh_route_frame(PyThreadState *ts, tdh_frame *f, tdh_entry *e) {
   } else {
     ++e->counts.errors;
     result = NULL;
-    tdh_error_trace(tdh_frame_code(f));
-    tdh_error pending = tdh_error_save(); /* destructors of the arguments may run */
-    tdh_frame_discard(ts, f);
-    tdh_error_restore(pending);
+    tdh_route_raise(ts, f);
   }
   tdh_entry_release(e);
   return result;

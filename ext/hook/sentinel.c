@@ -21,8 +21,9 @@ static PyObject *sentinel_start(PyObject *self, PyObject *const *args, Py_ssize_
   if (func && tdh_slot_is_new(tdh_slot_get(code))) {
     if (tdh_thread_here.inside) return Py_NewRef(Py_None); /* the discoverer's own call: ask again another time */
     Py_INCREF(func);
-    tdh_discover(code, func);
+    int found = tdh_discover(code, func);
     Py_DECREF(func);
+    if (found < 0) return NULL; /* raised where the function starts; the event stays on */
   }
   tdh_entry *e = tdh_entry_find(code);
   if (e == NULL || e->state != TDH_STATE_SERVE || !e->routable) return Py_NewRef(disable);

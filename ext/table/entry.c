@@ -72,6 +72,14 @@ void tdh_slot_mark(PyCodeObject *code) {
     PyErr_Clear();
 }
 
+/* As if `code` had not been seen. Keeps an entry, and the pending exception. */
+void tdh_slot_unmark(PyCodeObject *code) {
+  if (!tdh_slot_is_mark(tdh_slot_get(code))) return;
+  tdh_error pending = tdh_error_save();
+  if (tdh_code_extra_set(code, tdh_extra_index, NULL) < 0) PyErr_Clear();
+  tdh_error_restore(pending);
+}
+
 /* The entry of `code`, borrowed; made with a new reference to `record` if there is none, else only gains doors.
  * NULL with an exception set. */
 tdh_entry *tdh_entry_create(PyCodeObject *code, PyObject *record, int doors) {

@@ -84,6 +84,7 @@ static inline int tdh_entry_ask(PyThreadState *ts, tdh_entry *e, tdh_call *call,
 int tdh_entry_init(void);
 bool tdh_code_is_routable(PyCodeObject *code);
 void tdh_slot_mark(PyCodeObject *code);
+void tdh_slot_unmark(PyCodeObject *code);
 tdh_entry *tdh_entry_create(PyCodeObject *code, PyObject *record, int doors);
 int tdh_entry_drop(PyCodeObject *code);
 int tdh_entry_scm_set(tdh_entry *e, PyObject *module);

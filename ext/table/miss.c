@@ -1,6 +1,9 @@
 /* The miss protocol and the switch to Dynamo and back. Cold: a miss costs a compilation or a Dynamo cache look-up.
- * Must never raise anything of its own: the user's call goes on as plain Python instead. */
+ * Must never raise anything of its own: the user's call goes on as plain Python instead. An interrupt (see
+ * abi/tdh_interrupt.h) is not ours: it is left pending, whatever it meets is undone, and the call ends with it. */
 #include "table/miss.h"
+
+#include "tdh_interrupt.h"
 
 static PyObject *name_before_miss, *name_after_miss, *name_after_trial, *door_names[2];
 static PyObject *set_eval_frame;         /* owned: torch._C._dynamo.eval_frame.set_eval_frame, or NULL */
@@ -40,6 +43,19 @@ int tdh_delegation_setup(PyObject *setter, PyObject *leak_repair) {
   return 0;
 }
 
+/* Of the exception that is pending: one of ours is reported and gone, an interrupt stays pending. */
+static void fault_report(PyObject *where) {
+  if (!tdh_is_interrupt()) PyErr_WriteUnraisable(where);
+}
+
+/* Back to what was pending before, but an interrupt that came since goes first, and remembers it. */
+static void pending_restore(tdh_error before) {
+  if (PyErr_Occurred() == NULL)
+    tdh_error_restore(before);
+  else
+    tdh_error_chain(before);
+}
+
 TDH_COLD PyObject *tdh_miss_begin(tdh_entry *e, int door, const tdh_call *call) {
   PyObject *record = Py_NewRef(e->record), *callback = NULL;
   if (record != Py_None) {
@@ -56,7 +72,7 @@ TDH_COLD PyObject *tdh_miss_begin(tdh_entry *e, int door, const tdh_call *call) 
     }
     Py_XDECREF(spec);
     Py_XDECREF(guard);
-    if (callback == NULL) PyErr_WriteUnraisable(record);
+    if (callback == NULL) fault_report(record);
   }
   Py_DECREF(record);
   if (callback == Py_None || (callback != NULL && set_eval_frame == NULL)) Py_CLEAR(callback);
@@ -83,10 +99,10 @@ TDH_COLD void tdh_miss_end(tdh_entry *e, PyObject *answer) {
   PyObject *done = tdh_miss_is_trial(answer) ? PyObject_CallMethodObjArgs(record, name_after_trial, answer, how, NULL)
                                              : PyObject_CallMethodOneArg(record, name_after_miss, how);
   --tdh_thread_here.inside;
-  if (done == NULL) PyErr_WriteUnraisable(record);
+  if (done == NULL) fault_report(record);
   Py_XDECREF(done);
   Py_DECREF(record);
-  tdh_error_restore(pending);
+  pending_restore(pending);
 }
 
 TDH_COLD int tdh_delegation_enter(tdh_delegation *d, PyObject *callback) {
@@ -94,7 +110,7 @@ TDH_COLD int tdh_delegation_enter(tdh_delegation *d, PyObject *callback) {
   d->callback = callback;
   d->before = tdh_evaluator_get();
   d->old = setter ? PyObject_CallOneArg(setter, callback) : NULL;
-  if (d->old == NULL && setter) PyErr_WriteUnraisable(setter);
+  if (d->old == NULL && setter) fault_report(setter);
   Py_XDECREF(setter);
   return d->old ? 0 : -1;
 }
@@ -117,10 +133,17 @@ TDH_COLD void tdh_delegation_leave(tdh_delegation *d) {
     Py_DECREF(prior);
     prior = PyObject_CallOneArg(setter, d->old);
   }
-  if (prior == NULL) PyErr_WriteUnraisable(setter);
+  if (prior == NULL && tdh_is_interrupt()) { /* it may have come before anything was done */
+    tdh_error interrupt = tdh_error_save();
+    prior = PyObject_CallOneArg(setter, d->old);
+    if (prior == NULL) PyErr_WriteUnraisable(setter);
+    tdh_error_restore(interrupt);
+  } else if (prior == NULL) {
+    PyErr_WriteUnraisable(setter);
+  }
   Py_XDECREF(prior);
   Py_DECREF(setter);
   Py_CLEAR(d->old);
   if (tdh_delegation_left) tdh_delegation_left();
-  tdh_error_restore(pending);
+  pending_restore(pending);
 }
