@@ -46,13 +46,14 @@ def _merged(table: dict, entries: dict):
 @contextlib.contextmanager
 def _own_scopes():
     """Globals of an inlined function are those of the function. Dynamo reads them from the module that `__name__`
-    tells, which is another one where a library has copied a module's globals into generated code."""
+    tells, which is another one where a library has copied a module's globals into generated code, and none where the module was
+    made without being registered (`exec`, a loader's `exec_module`)."""
     original = InliningInstructionTranslator.get_globals_source_and_value
 
     def get_globals_source_and_value(self, name):
         scope = self.f_globals
         module = sys.modules.get(scope.get("__name__"))
-        if module is None or vars(module) is scope:
+        if module is not None and vars(module) is scope:
             return original(self, name)
         source = GlobalSource(self.output.install_global_by_id("___unnamed_scope", scope))
         return scope, VariableBuilder(self, source)(scope), DictGetItemSource(source, name)
