@@ -17,6 +17,7 @@ from torch._dynamo.variables.ctx_manager import NullContextVariable
 from torch._dynamo.variables.misc import LambdaVariable, LoggingLoggerVariable
 from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 
+from ..integrations.derived import launchers_of
 from .patches.triton_launch import as_triton_takes_them
 from .refusal import refuse
 from .variables import descriptor
@@ -67,7 +68,7 @@ def _own_scopes():
 
 def _entries(adapters: tuple) -> tuple[dict, dict]:
     by_type, by_identity = {}, {}
-    launchers = {launcher.kind: launcher for a in adapters for launcher in a.launchers}
+    launchers = launchers_of({launcher.kind: launcher for a in adapters for launcher in a.launchers})
     wrappers = {wrapper.kind: wrapper for a in adapters for wrapper in a.wrappers}
     block_hooks = frozenset(hook for a in adapters for hook in a.block_hooks)
     quiet = frozenset(name for a in adapters for name in a.quiet_log_methods)
@@ -85,7 +86,7 @@ def _entries(adapters: tuple) -> tuple[dict, dict]:
             by_identity[id(context.kind)] = _calling(lambda tx, a, k, context=context: _device_context(context, a, k))
         for polyfill in adapter.polyfills:
             by_identity[id(polyfill.target)] = _calling(lambda tx, a, k, f=polyfill.function: _inlined(tx, f, a, k))
-        for function in adapter.constants:
+        for function in (*adapter.constants, *adapter.device_queries()):
             by_identity[id(function)] = _calling(lambda tx, a, k, f=function: _answer(tx, f, a, k, _constant))
         for function in adapter.folds:
             by_identity[id(function)] = _calling(lambda tx, a, k, f=function: _answer(tx, f, a, k, _representative))
@@ -117,7 +118,7 @@ def _launcher(builder, value, launchers: dict, wrappers: dict, block_hooks: froz
         value, source = getattr(value, launcher.inside), AttrSource(source, launcher.inside)
     kinds = [type(layer) for layer, _ in layers]
     tuners = [index for index, kind in enumerate(kinds) if kind in launchers and launchers[kind].tuner]
-    heuristics = [index for index, kind in enumerate(kinds) if kind is Heuristics]
+    heuristics = [index for index, kind in enumerate(kinds) if issubclass(kind, Heuristics)]
     rounded = launchers[kinds[tuners[0]]].rounded_keys if tuners else None
     return LauncherVariable(layers, tuners, heuristics, wrappers, None, block_hooks, rounded, source=builder.source)
 

@@ -66,6 +66,8 @@ class LauncherAdapter:
     quiet_log_methods: tuple[str, ...] = ()
     #: Functions whose answer, a plain constant, stays the same for the process. Called once, at capture.
     constants: tuple[Callable, ...] = ()
+    #: Gives, at every capture, functions of a device's number whose answer stays the same for the process: properties of the device.
+    device_queries: Callable[[], tuple[Callable, ...]] = tuple
     #: Functions of the dtypes and ranks of tensors, of the types of numbers, and of constants, that return constants.
     folds: tuple[Callable, ...] = ()
     #: (class, method): the method fills a store of its object when it is first given some constants, and has no other

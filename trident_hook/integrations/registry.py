@@ -10,7 +10,12 @@ from .._logs import log
 from .adapter import LauncherAdapter
 
 #: Our module -> the library that must be imported, completely, before it is asked for its adapter by `describe()`.
-_KNOWN = {".triton": "triton", ".flag_gems": "flag_gems", ".liger_kernel": "liger_kernel.ops"}
+_KNOWN = {
+    ".triton": "triton",
+    ".flag_gems": "flag_gems",
+    ".liger_kernel": "liger_kernel.ops",
+    ".fla": "fla.ops.utils.cache",
+}
 
 _lock = threading.Lock()
 _registered: dict[str, LauncherAdapter] = {}

@@ -22,5 +22,13 @@ def describe() -> LauncherAdapter:
             Polyfill(triton.next_power_of_2, next_power_of_2),
         ),
         folds=(torch.result_type,),
+        device_queries=_device_queries,
         device_contexts=(DeviceContext(torch.cuda.device, torch.cuda.current_device),),
     )
+
+
+def _device_queries() -> tuple:
+    """The active driver's look-up of a device's properties: the number of multiprocessors, the shared memory of a block."""
+    active = triton.runtime.driver._active  # not made here: its start may be an error, and only a launch needs it
+    query = getattr(getattr(active, "utils", None), "get_device_properties", None)
+    return () if query is None else (query,)
