@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import threading
 import types
 import weakref
@@ -10,6 +11,7 @@ import weakref
 from . import _compat, _core
 from ._logs import log
 from .config import config
+from .dynamo import capturing  # noqa: F401 - what it does at a fork
 from .dynamo.patches import jit_function
 from .errors import NotAFunctionError
 from .functions.discovery import Selection, full_name, is_machinery, launches_kernels
@@ -190,6 +192,15 @@ def _known():
         record = None if code is None else _core.entry_record(code)
         if record is not None:
             yield code, record
+
+
+def _after_fork_in_child() -> None:
+    """A thread that is not here may be in the middle of enable(), disable() or jit(). Each of their steps can be repeated."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _forget(key: int, _reference) -> None:

@@ -3,6 +3,7 @@ without any cost: the doors call the module itself."""
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 
@@ -12,6 +13,14 @@ _lock = threading.RLock()
 _on = False
 #: id of a code object -> (weak reference to it, to its module, its name), of every function that is served
 _served: dict[int, tuple[weakref.ref, weakref.ref, str]] = {}
+
+
+def _after_fork_in_child() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def ranges(on: bool = True) -> None:

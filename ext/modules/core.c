@@ -171,6 +171,18 @@ static PyObject *entry_stats(PyObject *m, PyObject *op) {
   return e ? tdh_entry_stats(e) : NULL;
 }
 
+static PyObject *entry_missing(PyObject *m, PyObject *op) {
+  (void)m;
+  tdh_entry *e = entry_arg(op);
+  return e ? PyLong_FromUnsignedLong(e->n_missing) : NULL;
+}
+
+static PyObject *forked(PyObject *m, PyObject *ignored) {
+  (void)m, (void)ignored;
+  tdh_entry_forked();
+  Py_RETURN_NONE;
+}
+
 static PyObject *entry_stats_reset(PyObject *m, PyObject *op) {
   (void)m;
   tdh_entry *e = entry_arg(op);
@@ -243,6 +255,8 @@ static PyMethodDef methods[] = {
     {"entry_state_set", entry_state_set, METH_VARARGS,
      PyDoc_STR("entry_state_set(code, state): OFF, SERVE or REFUSED.")},
     {"entry_stats", entry_stats, METH_O, PyDoc_STR("Counters of an entry, as a dict.")},
+    {"entry_missing", entry_missing, METH_O, PyDoc_STR("How many calls of a code object are in a miss now.")},
+    {"forked", forked, METH_NOARGS, PyDoc_STR("To be called in the child of a fork: other threads are gone.")},
     {"entry_stats_reset", entry_stats_reset, METH_O, PyDoc_STR("Set the counters of an entry to zero.")},
     {"promote", promote, METH_O, PyDoc_STR("Give a function the call door (CPython 3.12+); whether it has it now.")},
     {"demote", demote, METH_O, PyDoc_STR("Take the call door back; whether it was there.")},

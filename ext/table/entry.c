@@ -169,6 +169,14 @@ void tdh_entry_doors_set(tdh_entry *e, int doors) {
   if (!(doors & TDH_DOOR_CALL)) tdh_promoted_entry_gone(e);
 }
 
+/* In the child of a fork: calls of other threads are not here. Those of this thread are not told apart from them, so while
+ * it has one the counts stay, which only keeps what they protect. */
+void tdh_entry_forked(void) {
+  if (tdh_thread_here.missing) return;
+  for (tdh_entry *e = all_entries; e; e = e->next)
+    e->n_missing = 0;
+}
+
 /* Gives every call door back. How many there were. */
 Py_ssize_t tdh_entry_demote_all(void) {
   Py_ssize_t n = tdh_promoted_count();

@@ -20,6 +20,7 @@ typedef struct tdh_entry {
   PyObject *record;   /* owned: answers before_miss and after_miss; None wants no misses */
   PyCodeObject *code; /* borrowed: it owns us; NULL once dropped */
   uint32_t refs;      /* the code object and every call in flight */
+  uint32_t n_missing; /* calls that are in a miss now: between the record's two questions */
   uint8_t state, doors;
   bool routable;         /* false for generators, coroutines, class and module bodies */
   bool at_birth;         /* new functions of this code get the call door when they are created */
@@ -90,6 +91,7 @@ int tdh_entry_drop(PyCodeObject *code);
 int tdh_entry_scm_set(tdh_entry *e, PyObject *module);
 void tdh_entry_state_set(tdh_entry *e, int state);
 void tdh_entry_doors_set(tdh_entry *e, int doors);
+void tdh_entry_forked(void);
 Py_ssize_t tdh_entry_demote_all(void);
 PyObject *tdh_entry_stats(const tdh_entry *e);
 bool tdh_entry_any_needs_frames(void);

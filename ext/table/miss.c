@@ -56,8 +56,15 @@ static void pending_restore(tdh_error before) {
     tdh_error_chain(before);
 }
 
+/* Counted here, not by the record: an interrupt between two lines of Python would leave its count wrong for ever. */
+static void missing_add(tdh_entry *e, int n) {
+  e->n_missing += (uint32_t)n;
+  tdh_thread_here.missing += n;
+}
+
 TDH_COLD PyObject *tdh_miss_begin(tdh_entry *e, int door, const tdh_call *call) {
   PyObject *record = Py_NewRef(e->record), *callback = NULL;
+  missing_add(e, 1);
   if (record != Py_None) {
     PyObject *spec = PyLong_FromLong(call->spec), *guard = spec ? PyLong_FromLong(call->guard) : NULL;
     if (guard) {
@@ -76,6 +83,7 @@ TDH_COLD PyObject *tdh_miss_begin(tdh_entry *e, int door, const tdh_call *call) 
   }
   Py_DECREF(record);
   if (callback == Py_None || (callback != NULL && set_eval_frame == NULL)) Py_CLEAR(callback);
+  if (callback == NULL || tdh_miss_is_trial(callback)) missing_add(e, -1);
   return callback;
 }
 
@@ -93,6 +101,7 @@ TDH_COLD PyObject *tdh_missed_call(void) {
 
 TDH_COLD void tdh_miss_end(tdh_entry *e, PyObject *answer) {
   bool raised = PyErr_Occurred() != NULL;
+  if (!tdh_miss_is_trial(answer)) missing_add(e, -1);
   tdh_error pending = tdh_error_save();
   PyObject *record = Py_NewRef(e->record), *how = raised ? Py_True : Py_False;
   ++tdh_thread_here.inside;

@@ -13,10 +13,11 @@ typedef struct tdh_thread {
   tdh_frame *delegated;      /* the frame that Dynamo has now; it hands back the same one when it skips it */
   tdh_frame *forwarded;      /* the frame that an evaluator below ours has now; it may come back to us */
   int depth;                 /* nested evaluations that went through C because of us */
+  int missing;               /* calls of this thread that are in a miss */
   int inside;                /* > 0 while the discoverer or a record runs: what they call is not discovered */
 } tdh_thread;
 
-/* initial-exec: one load instead of a call to __tls_get_addr on every frame. 40 bytes of static TLS are always left. */
+/* initial-exec: one load instead of a call to __tls_get_addr on every frame. 48 bytes of static TLS are always left. */
 extern __thread tdh_thread tdh_thread_here __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 #endif

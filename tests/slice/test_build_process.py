@@ -45,7 +45,7 @@ def at_hand(monkeypatch, tmp_path):
         compiler.compiler_version()
         path = tmp_path / "cc"
         path.write_text(
-            f"#!/bin/sh\nFOLDER={tmp_path}\ngrep -q process_main /proc/$PPID/cmdline && PARENT_IS_IT=1\n"
+            f"#!/bin/sh\nFOLDER={tmp_path}\ngrep -q builder_main /proc/$PPID/cmdline && PARENT_IS_IT=1\n"
             f'[ "$1" = --version ] || {{ {text}; }}\nexec {" ".join(command)} "$@"\n'
         )
         path.chmod(path.stat().st_mode | stat.S_IXUSR)

@@ -59,7 +59,7 @@ def test_a_step_that_the_picture_lacks_is_noticed(served, fault):
     if fault == "reason":
         record.budget.full = True
     if fault == "calls":
-        record.dynamo_entries.calls = -1
+        record.dynamo_entries.captured = -1
     with pytest.raises(AssertionError):
         record.builds.check()
     assert states.broken

@@ -19,6 +19,7 @@ from torch._guards import TracingContext
 from .. import _rt
 from .._logs import log
 from ..dynamo import adapters
+from ..dynamo.capturing import capturing
 from ..dynamo.guard_recording import recording
 from ..dynamo.patches import is_compiling, left_out_guards
 from ..dynamo.quiet import quiet
@@ -150,9 +151,11 @@ class Recorder:
         stack = _stack.__dict__.setdefault("captures", [])
         stack.append(capture)
         try:
-            # Settings are the process's: one capture at a time, and none while another thread compiles.
-            with (convert_frame.compile_lock, quiet(), recording() as guard_log, is_compiling.as_plain(), adapters.in_force(),
-                  torch._dynamo.config.patch(settings)):  # fmt: skip
+            settings_ = torch._dynamo.config.patch(settings)
+            with capturing(recording(), quiet(), is_compiling.as_plain(), adapters.in_force(), settings_) as (
+                guard_log,
+                *_,
+            ):
                 answer = self._torchdynamo_orig_backend(frame, cache_entry, frame_state)
         except Exception as error:  # Dynamo's own failure, or our refusal, must not reach the user's call
             first = str(error).strip().splitlines()

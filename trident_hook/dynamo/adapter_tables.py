@@ -8,7 +8,6 @@ import logging
 import sys
 
 from torch._dynamo import variables
-from torch._dynamo.convert_frame import compile_lock
 from torch._dynamo.guards import GuardBuilder, install_guard
 from torch._dynamo.source import AttrSource, DictGetItemSource, GlobalSource
 from torch._dynamo.symbolic_convert import InliningInstructionTranslator
@@ -28,7 +27,7 @@ from .variables.launcher import LauncherVariable
 def described(adapters: tuple):
     by_type, by_identity = _entries(adapters)
     types, identities = VariableBuilder._type_dispatch(), VariableBuilder._id_dispatch()
-    with compile_lock, _merged(types, by_type), _merged(identities, by_identity), _own_scopes(), as_triton_takes_them():
+    with _merged(types, by_type), _merged(identities, by_identity), _own_scopes(), as_triton_takes_them():
         yield
 
 

@@ -8,6 +8,7 @@ The patches are in place only while a capture runs; captures are serialised by D
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from dataclasses import dataclass, field
 
@@ -72,9 +73,9 @@ def recording():
     """Records on this thread into the GuardLog that it yields."""
     log = GuardLog()
     previous = getattr(_active, "log", None)
-    _patch()
-    _active.log = log
     try:
+        _patch()
+        _active.log = log
         yield log
     finally:
         _active.log = previous
@@ -154,6 +155,14 @@ def _patch() -> None:
         if profile is not None:
             _originals.append((dynamo_guards, "profile_guard_manager", profile))
             dynamo_guards.profile_guard_manager = _wrap_profile(profile)
+
+
+def _after_fork_in_child() -> None:
+    global _patch_lock
+    _patch_lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _unpatch() -> None:

@@ -63,15 +63,18 @@ class Builds:
         if config.build == "sync":
             return True
         if not self.queued:
-            self.queued = True
-            worker.submit(self.run)
+            self.queued = worker.submit(self.run)
         return False
 
     def run(self) -> None:
         """Builds all that was learned, also while it builds. Calls go on meanwhile: no compiler holds the lock of their state."""
-        with self._locks.building:
-            while self._next():
-                self.check()
+        try:
+            with self._locks.building:
+                while self._next():
+                    self.check()
+        except BaseException:  # an interrupt: what it would have built is built after the next miss
+            self.queued = False
+            raise
 
     def _next(self) -> bool:
         wanted = self._choose()
@@ -88,6 +91,11 @@ class Builds:
             self._put_back(wanted, refusal)
         except Exception as error:
             self._note_failure(error)
+        except BaseException:
+            with self._locks.state:
+                self._learning.put_back(wanted[len(self._learning.specializations) :])
+                self._learning.wanted = self._learning.specializations
+            raise
         else:
             self._put_in_place(wanted, generated, module, started)
         return True

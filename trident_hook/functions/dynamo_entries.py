@@ -3,6 +3,7 @@ nothing more."""
 
 from __future__ import annotations
 
+from .. import _core
 from .budget import Budget
 from .locks import Locks
 
@@ -15,10 +16,14 @@ class DynamoEntries:
 
     def __init__(self, code_reference, locks: Locks, budget: Budget) -> None:
         self._code_reference, self._locks, self._budget = code_reference, locks, budget
-        self.calls = 0  # that Dynamo has now
         self.captured = 0  # captures whose entries Dynamo has
         self._idle = 0  # misses in a row that taught nothing although the entries were kept
         self._forget = False  # they are to be dropped once it has no call
+
+    @property
+    def calls(self) -> int:
+        """Those that Dynamo has now, or is about to have."""
+        return _core.entry_missing(self._code_reference())
 
     @property
     def teach_nothing(self) -> bool:

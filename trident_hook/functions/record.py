@@ -75,17 +75,14 @@ class FunctionRecord:
             return None
         if self.learning.reads_contexts and (self.builds.queued or self.learning.fresh):
             return None
-        with self.locks.state:
-            if self.builds.done != asked:  # a build ended meanwhile: what would be captured may be served already
-                return None
-            self.dynamo_entries.calls += 1
-        return _callback()
+        callback = _callback()
+        # After a build that ended meanwhile: what would be captured may be served already.
+        return None if self.builds.done != asked else callback
 
     def after_miss(self, raised: bool = False) -> None:
         """The missed call is over: what it taught is built, now or in the background."""
         self.raising.captured(raised, threading.get_ident())
         with self.locks.state:
-            self.dynamo_entries.calls -= 1
             self.learning.call_is_over(raised)
             if not (self.learning.fresh or self.builds.queued):
                 self.dynamo_entries.count_idle()
@@ -115,7 +112,8 @@ def _after_fork_in_child() -> None:
     parent has learned and not yet built is built after the next miss."""
     for record in list(_records.values()):
         record.locks.renew()
-        record.builds.queued, record.dynamo_entries.calls = False, 0
+        record.builds.queued = False
+    _core.forked()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -63,7 +63,7 @@ class Course:
         self._holds(self._last is before or self._last in NEXT[before], f"{before.name} became {self._last.name}")
         self._holds(all(map(_is, has, wanted)) and len(has) <= len(wanted), "what serves is not what is wanted first")
         self._holds(bool(builds) == bool(has), f"{builds} build(s) and {len(has)} specialization(s)")
-        self._holds(entries.calls >= 0 and entries.captured >= 0, f"{entries.calls} calls in Dynamo")
+        self._holds(entries.captured >= 0, f"{entries.captured} entries of Dynamo's")
         self._holds(budget.full == bool(budget.why), "at a limit without a reason")
         self._holds(refusals.refused != "", "refused without a reason")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import threading
 
@@ -20,6 +21,14 @@ _KNOWN = {
 _lock = threading.Lock()
 _registered: dict[str, LauncherAdapter] = {}
 _waiting = dict(_KNOWN)
+
+
+def _after_fork_in_child() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def register(adapter: LauncherAdapter) -> None:

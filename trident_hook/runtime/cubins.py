@@ -6,6 +6,7 @@ process, since generated modules keep the function's address; nothing of Triton'
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,14 @@ _lock = threading.Lock()
 _modules: dict[tuple[str, int], _Module] = {}
 _contexts: dict[int, Any] = {}
 _loads = 0
+
+
+def _after_fork_in_child() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def load(cubin: bytes, name: str, shared: int, threads: int, device: int) -> int:

@@ -46,6 +46,15 @@ _running: subprocess.Popen | None = None
 _given_up = False  # a module did not compile with it: this process makes no other
 
 
+def _after_fork_in_child() -> None:
+    """Who was making one stayed with the parent."""
+    global _lock, _maker, _running
+    _lock, _maker, _running = threading.Lock(), None, None
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
 def options() -> list[str]:
     """Compiler options that use the prelude, or none while there is none. Starts making it where that is worth it."""
     global _maker

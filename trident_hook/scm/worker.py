@@ -1,38 +1,88 @@
 """Builds in the background, one at a time, in the order they were asked for. Ends with the process; a fork starts
-its own. The thread does what needs the program; the rest is done by the build process, see `process`."""
+its own. The thread does what needs the program; the rest is done by the build process, see `builder_process`."""
 
 from __future__ import annotations
 
 import os
-import queue
 import threading
 import time
+from collections import deque
 
+from .._logs import log
 from . import builder_process
 
-_jobs: queue.Queue | None = None
-_pid = 0
-_pending = 0
 _PAUSE_S = 0.001
-_changed = threading.Condition()
+_LOOK_S, _DOZE_S = (
+    5,
+    60,
+)  # a job whose notice was lost to an interrupt waits no longer, with a build process and without
 _thread = threading.local()
 
 
-def submit(job) -> None:
-    """Runs `job()` on the worker. A job reports its own failures."""
-    global _jobs, _pid, _pending
-    if _jobs is None or _pid != os.getpid():
-        _jobs, _pid, _pending = queue.Queue(), os.getpid(), 0
-        threading.Thread(target=_work, args=(_jobs,), name="trident_hook-build", daemon=True).start()
-    with _changed:
-        _pending += 1
-    _jobs.put(job)
+class _Worker:
+    """A job stays in `jobs` until it is over: there is no count that an interrupt could leave wrong."""
+
+    def __init__(self) -> None:
+        self.jobs: deque = deque()
+        self.changed = threading.Condition()
+        self.thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        with self.changed:
+            if self.thread is None or not self.thread.is_alive():
+                thread = threading.Thread(target=self._run, name="trident_hook-build", daemon=True)
+                thread.start()
+                self.thread = thread
+
+    def _run(self) -> None:
+        _thread.works = True
+        while True:
+            try:
+                self._next()
+            except BaseException as error:  # also what others raise into threads: jobs to come need the worker
+                log("build", "a build was interrupted: %s: %s", type(error).__name__, error)
+
+    def _next(self) -> None:
+        idle_since = time.monotonic()
+        with self.changed:
+            while not self.jobs:
+                self.changed.wait(min(_LOOK_S, builder_process.IDLE_S) if builder_process.is_running() else _DOZE_S)
+                if builder_process.is_running() and time.monotonic() - idle_since >= builder_process.IDLE_S:
+                    break
+        if not self.jobs:
+            builder_process.end()
+            return
+        try:
+            self.jobs[0]()
+        finally:
+            self.jobs.popleft()
+            with self.changed:
+                self.changed.notify_all()
+
+
+_worker = _Worker()
+
+
+def submit(job) -> bool:
+    """Runs `job()` on the worker. A job reports its own failures. False where no thread can be started (the program ends, or
+    has too many)."""
+    worker = _worker
+    try:
+        worker.start()
+    except RuntimeError as error:
+        log("build", "no thread to build on: %s", error)
+        return False
+    worker.jobs.append(job)
+    with worker.changed:
+        worker.changed.notify_all()
+    return True
 
 
 def _after_fork_in_child() -> None:
     """The worker and what it was asked for stayed with the parent, which may have held the condition."""
-    global _jobs, _pending, _changed
-    _jobs, _pending, _changed = None, 0, threading.Condition()
+    global _worker
+    _worker = _Worker()
+    _thread.works = False  # of a fork that the worker itself made
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
@@ -50,30 +100,14 @@ def pause() -> None:
         time.sleep(_PAUSE_S)
 
 
-def _work(jobs: queue.Queue) -> None:
-    global _pending
-    _thread.works = True
-    while True:
-        try:
-            job = jobs.get(timeout=builder_process.IDLE_S if builder_process.is_running() else None)
-        except queue.Empty:
-            builder_process.end()
-            continue
-        try:
-            job()
-        finally:
-            with _changed:
-                _pending -= 1
-                _changed.notify_all()
-
-
 def wait(timeout: float | None = None) -> bool:
     """Until nothing is pending. False if the time ran out first."""
     deadline = None if timeout is None else time.monotonic() + timeout
-    with _changed:
-        while _pending:
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
+    worker = _worker
+    with worker.changed:
+        while worker.jobs:
+            left = _LOOK_S if deadline is None else deadline - time.monotonic()
+            if left <= 0:
                 return False
-            _changed.wait(left)
+            worker.changed.wait(min(left, _LOOK_S))
     return True

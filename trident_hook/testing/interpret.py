@@ -14,6 +14,7 @@ import ast
 import builtins
 import gc
 import inspect
+import os
 import threading
 import types
 from collections.abc import Iterator
@@ -27,6 +28,14 @@ from ._simlib import Launch, TensorMap, image_digest
 
 #: Held while `triton.language` is patched, and while Triton turns Python into IR: the two must not overlap.
 language_lock = threading.RLock()
+
+
+def _after_fork_in_child() -> None:
+    global language_lock
+    language_lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 _kernels: dict[str, Any] = {}  # digest of the CUBIN -> CompiledKernel
 

@@ -64,6 +64,14 @@ launches = LaunchLog()
 errors: list[BaseException] = []
 
 _lock = threading.RLock()
+
+
+def _after_fork_in_child() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 _patches_in_force: _patches.Patches | None = None
 
 
