@@ -11,7 +11,7 @@ import weakref
 from . import _compat, _core
 from ._logs import log
 from .config import config
-from .dynamo import capturing  # noqa: F401 - what it does at a fork
+from .dynamo import capturing
 from .dynamo.patches import jit_function
 from .errors import NotAFunctionError
 from .functions.discovery import Selection, full_name, is_machinery, launches_kernels
@@ -135,7 +135,8 @@ def _set_up() -> None:
     _core.delegation_setup(set_eval_frame, _leak_repair())
     target.trust_allocations()
     trust_views()
-    jit_function.teach(_core.JitFunction)
+    with capturing.unforked():
+        jit_function.teach(_core.JitFunction)
 
 
 def _leak_repair() -> int | None:

@@ -175,7 +175,7 @@ def check():
     trident_hook.disable()
     trident_hook.jit(lambda a: a)
 
-for _ in range(25):
+for _ in range(12):
     in_a_child(check)
 stopping = True
 for thread in threads:

@@ -17,7 +17,7 @@ from .._logs import log
 _open: list[tuple[int, contextlib.ExitStack]] = []
 #: Held while changes are made or undone, and by whoever forks: a fork finds each change made or not.
 _changing = threading.RLock()
-_WAIT_S = 5  # at most, before a fork
+_WAIT_S = 10  # at most, before a fork
 
 
 @contextlib.contextmanager
@@ -36,6 +36,14 @@ def capturing(*changes):
             with _changing:
                 made.close()
                 _open.pop()
+
+
+@contextlib.contextmanager
+def unforked():
+    """A fork waits (a few seconds at most) until the block is over: for imports. A module that a thread was importing can never be
+    imported in the child."""
+    with _changing:
+        yield
 
 
 def _before_fork() -> None:

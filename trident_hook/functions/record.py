@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import _core
 from ..config import config
+from ..dynamo import capturing
 from . import conditions
 from .budget import Budget
 from .builds import Builds
@@ -126,7 +127,8 @@ def _callback():
     global _recorder
 
     if _recorder is None:
-        from ..capture.recorder import Recorder
+        with capturing.unforked():
+            from ..capture.recorder import Recorder
 
-        _recorder = Recorder(_core.entry_record)
+            _recorder = Recorder(_core.entry_record)
     return _recorder
