@@ -101,6 +101,68 @@ def test_the_ir_is_plain_data():
         assert not outside, f"{name_of(path)} imports {sorted(outside)}"
 
 
+DYNAMOS = re.compile(r"torch\._dynamo|torch\._inductor|torch\.fx\.experimental")
+
+
+def test_one_room_knows_dynamo():
+    """Its name stands in no file outside the room, be it in a comment."""
+    everything = sources("trident_hook", "ext")
+    knowing = {name_of(path) for path in everything if DYNAMOS.search(path.read_text())}
+    assert {name for name in knowing if not name.startswith("trident_hook/dynamo/")} == set()
+    assert knowing, "the rule sees nothing"
+
+
+SETS = re.compile(r"\bsetattr\(|\bdelattr\(")
+
+
+def test_torch_is_changed_in_the_registry_only():
+    """Attributes of torch and Triton are set nowhere but there. The simulation has its own, and takes them back."""
+    setting = {
+        name_of(path)
+        for path in sources("trident_hook", endings=(".py",))
+        if SETS.search(path.read_text()) or assigned_of_torch(path)
+    }
+    own = {name for name in setting if not name.startswith("trident_hook/testing/")} - SET_OTHER_THINGS
+    assert own == {"trident_hook/dynamo/patches/registry.py"}
+
+
+#: Settings of ours; Dynamo's lock, which nobody holds any more in the child of a fork.
+SET_OTHER_THINGS = {"trident_hook/scm/builder_main.py", "trident_hook/dynamo/capturing.py"}
+
+
+def assigned_of_torch(path: Path) -> list[str]:
+    """Attributes of what the file has imported from torch or Triton that it assigns to."""
+    tree = ast.parse(path.read_text())
+    imported = {}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            module = getattr(node, "module", None) or ""
+            for alias in node.names:
+                root = (module or alias.name).split(".")[0]
+                imported[(alias.asname or alias.name).split(".")[0]] = root if not getattr(node, "level", 0) else ""
+    targets = [t for node in ast.walk(tree) if isinstance(node, ast.Assign) for t in node.targets]
+    found = []
+    for target in targets:
+        for one in target.elts if isinstance(target, ast.Tuple) else [target]:
+            base = one
+            while isinstance(base, ast.Attribute):
+                base = base.value
+            if base is not one and isinstance(base, ast.Name) and imported.get(base.id) in ("torch", "triton"):
+                found.append(ast.unparse(one))
+    return found
+
+
+def test_every_patch_is_in_the_catalogue():
+    from trident_hook.dynamo.patches import catalogue
+
+    folder = ROOT / "trident_hook" / "dynamo" / "patches"
+    wrote = sum(len(re.findall(r"^@patch\(", path.read_text(), re.MULTILINE)) for path in folder.glob("*.py"))
+    assert wrote == len(catalogue.PATCHES) == len(set(catalogue.PATCHES)) > 10
+    for one in catalogue.PATCHES:
+        assert all((one.why, one.about, one.gone_when)), one
+        assert one.changes(), (one.about, one.missing)
+
+
 MAY_KNOW_THE_SIMULATION = ("trident_hook/demo.py", "trident_hook/runtime/target.py")
 
 

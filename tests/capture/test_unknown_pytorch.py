@@ -9,14 +9,20 @@ import pytest
 
 from trident_hook import _compat
 from trident_hook.capture import recorder
+from trident_hook.dynamo.patches import catalogue
+from trident_hook.dynamo.patches.registry import patch
 from trident_hook.functions.record import _callback
 
 
 def test_nothing_is_captured(monkeypatch):
-    monkeypatch.setattr(recorder, "_LESSONS", {"guards of today": lambda: True, "guards of tomorrow": lambda: False})
-    monkeypatch.setattr(recorder.float_inputs, "teach", lambda note: True)  # as the others, once per process
     refused = []
     record = types.SimpleNamespace(learning=types.SimpleNamespace(failed=refused.append))
+
+    @patch("guards of tomorrow", gone_when="never")
+    def of_tomorrow(changes):
+        changes.replace(type(record), "a name that is not there", lambda original: original)
+
+    monkeypatch.setattr(catalogue, "PATCHES", (*catalogue.PATCHES, of_tomorrow))
     with pytest.warns(UserWarning, match=r"serves nothing: Dynamo of PyTorch .* \(guards of tomorrow\)"):
         ours = recorder.Recorder(lambda code: record)
     answer = ours(sys._getframe(), None, None)

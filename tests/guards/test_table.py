@@ -90,7 +90,7 @@ def test_every_kind_of_ours_can_be_written():
 
 def test_an_unknown_leaf_is_kept_or_refused():
     """A method that a newer PyTorch might add is recorded under its name, by its prefix."""
-    from trident_hook.dynamo import guard_recording
+    from trident_hook.dynamo.patches import guard_recording
 
     calls = []
     add = guard_recording._wrap_method("add_brand_new_guard", lambda self, *args: calls.append(args))

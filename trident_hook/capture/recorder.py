@@ -6,23 +6,14 @@ from __future__ import annotations
 import dis
 import threading
 import warnings
-from collections import Counter
 from dataclasses import dataclass, field
 
 import torch
-from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy
-from torch._dynamo import convert_frame, eval_frame
-from torch._dynamo.hooks import Hooks
-from torch._dynamo.types import ConvertFrameReturn
-from torch._guards import TracingContext
 
 from .. import _rt
 from .._logs import log
-from ..dynamo import adapters
-from ..dynamo.capturing import capturing
-from ..dynamo.guard_recording import recording
-from ..dynamo.patches import is_compiling, left_out_guards
-from ..dynamo.quiet import quiet
+from ..dynamo.compile_frame import FrameCompiler, left_alone, traced_code
+from ..dynamo.patches import catalogue, float_symbols
 from ..dynamo.refusal import last_refusal
 from ..errors import Unsupported
 from ..ir.recipe import Attr, walk
@@ -37,35 +28,6 @@ _stack = threading.local()
 #: For tests: called with (capture, guarded_code) once a capture's guards are translated. Dynamo's own guard manager can
 #: then be kept, to be asked whether it agrees.
 observer = None
-
-#: record_runtime_overhead adds calls to the generated code that only Dynamo's own logs need. specialize_float: off, a float
-#: that changes becomes a symbol, see floats.py.
-#: *recompile_limit: the limit of a function's specializations is ours; between two builds there may be more of Dynamo's entries.
-#: skip_*: guards that Dynamo leaves out by default for speed, and is wrong without: hooks that are added to a module,
-#: parameters that become the same tensor, defaults of functions that are called.
-_DYNAMO_SETTINGS = {
-    "record_runtime_overhead": False,
-    "specialize_float": False,
-    "recompile_limit": 1 << 30,
-    "accumulated_recompile_limit": 1 << 30,
-    "capture_scalar_outputs": True,
-    "capture_dynamic_output_shape_ops": True,
-    "skip_nnmodule_hook_guards": False,
-    "skip_no_tensor_aliasing_guards_on_parameters": False,
-    "skip_guards_on_constant_func_defaults": False,
-}
-
-
-#: What Dynamo has to be taught before anything that it traces can be trusted.
-_LESSONS = {
-    "is_compiling() and its relatives": is_compiling.teach,
-    "attributes, class literals, keys of dicts": left_out_guards.teach,
-    "torch.autograd.Function": autograd.teach,
-}
-#: Of a capture whose symbols could not be followed (a size divided, compared as a float, sorted by).
-_AS_THEY_ARE = {"automatic_dynamic_shapes": False, "assume_static_by_default": True}
-#: Of functions whose floats cannot be symbols: each is a constant of its specialization.
-_FIXED_FLOATS = {"specialize_float": True}
 
 
 @dataclass
@@ -99,33 +61,30 @@ class Recorder:
     """`(frame, cache_entry, frame_state) -> ConvertFrameReturn`, given to Dynamo's set_eval_frame."""
 
     def __init__(self, record_of) -> None:
-        hooks = Hooks()
-        compiler = eval_frame.get_compiler_fn(_backend)
+        self._compiler = FrameCompiler(_backend)
         # Dynamo follows this attribute to the backend when it looks for its cache entries.
-        self._torchdynamo_orig_backend = convert_frame.catch_errors_wrapper(
-            convert_frame.convert_frame(compiler, hooks), hooks
-        )
+        self._torchdynamo_orig_backend = self._compiler.chain
         self.record_of = record_of
-        self.unknown = [about for about, teach in _LESSONS.items() if not teach()]
+        self.unknown = catalogue.unknown_lessons()
         if self.unknown:
             warnings.warn(f"trident_hook serves nothing: {self._why_nothing()}", stacklevel=2)
-        self.knows_floats = float_inputs.teach(_note_float)
+        self.knows_floats = float_symbols.is_known()
 
     def __call__(self, frame, cache_entry, frame_state):
         try:
             return self._answer(frame, cache_entry, frame_state)
         except Exception as error:  # a fault of ours outside the compile must not reach the user's call either
             log("capture", "internal fault: %s: %s", type(error).__name__, error)
-            return _left_alone()
+            return left_alone()
 
-    def _answer(self, frame, cache_entry, frame_state) -> ConvertFrameReturn:
+    def _answer(self, frame, cache_entry, frame_state):
         record = self.record_of(frame.f_code)
         serveable, words = _rt.state_read()
         if record is not None and self.unknown:
             record.learning.failed(Unsupported("pytorch", self._why_nothing()))
-            return _left_alone()
+            return left_alone()
         if record is None or not serveable or not autograd.are_readable(frame.f_locals):
-            return _left_alone()
+            return left_alone()
         floats_were_fixed = record.learning.fixed_floats is not None
         answer = self._compile(record, words, frame, cache_entry, frame_state)
         if record.learning.fixed_floats is not None and not floats_were_fixed:
@@ -138,49 +97,38 @@ class Recorder:
             f"guards ({', '.join(self.unknown)}). PyTorch 2.11 is the one it is tested with."
         )
 
-    def _compile(self, record, words, frame, cache_entry, frame_state) -> ConvertFrameReturn:
+    def _compile(self, record, words, frame, cache_entry, frame_state):
         symbolic, fixed = (
             not record.learning.takes_sizes_as_they_are(),
             record.learning.fixed_floats is not None or not self.knows_floats,
         )
         capture = Capture(record, frame.f_code, frame.f_globals, tuple(words), symbolic, fixed)
-        settings = _DYNAMO_SETTINGS | ({} if symbolic else _AS_THEY_ARE) | (_FIXED_FLOATS if fixed else {})
-        # As torch.compile marks its functions: without this, Dynamo passes over a frame that holds no tensor.
-        eval_frame.always_optimize_code_objects[frame.f_code] = True
-        breaks = _graph_breaks()
         stack = _stack.__dict__.setdefault("captures", [])
         stack.append(capture)
         try:
-            settings_ = torch._dynamo.config.patch(settings)
-            with capturing(recording(), quiet(), is_compiling.as_plain(), adapters.in_force(), settings_) as (
-                guard_log,
-                *_,
-            ):
-                answer = self._torchdynamo_orig_backend(frame, cache_entry, frame_state)
+            with float_symbols.noting(_note_float):
+                compiled = self._compiler.compile(frame, cache_entry, frame_state, symbolic, fixed)
         except Exception as error:  # Dynamo's own failure, or our refusal, must not reach the user's call
             first = str(error).strip().splitlines()
             unknown = Unsupported("dynamo-error", f"{type(error).__name__}: {first[0] if first else ''}")
             capture.refused(capture.problem or unknown)
-            return _left_alone()
+            return left_alone()
         finally:
             stack.pop()
-        limited = answer.frame_exec_strategy.cur_action == _FrameAction.RUN_ONLY
-        # Only this frame: what it calls, and the rest of it after a graph break, runs as plain Python.
-        answer.frame_exec_strategy = _FrameExecStrategy(_FrameAction.DEFAULT, _FrameAction.SKIP)
-        if answer.guarded_code is None:
-            answer.apply_to_code = False
-            if limited:
+        answer = compiled.answer
+        if compiled.guarded_code is None:
+            if compiled.at_limit:
                 log("capture", "%s: Dynamo is at its limit of entries", record.name)
                 record.dynamo_entries.forget()  # it captures no more for as long as it keeps what it has
                 return answer
             why = last_refusal() or "Dynamo found nothing to compile in this call"
             capture.refused(capture.problem or Unsupported("no-graph", why))
             return answer
-        capture.breaks = list(_graph_breaks() - breaks)
-        self._learn(capture, answer.guarded_code, guard_log, frame.f_locals)
+        capture.breaks = compiled.breaks
+        self._learn(capture, compiled.guarded_code, compiled.guard_log, frame.f_locals)
         # What was refused runs as plain Python. Dynamo's code for it is not needed, and behind a graph break it may be wrong:
         # it passes on the number in the place of `f"{number}"` where that is a symbol.
-        return answer if capture.problem is None else _left_alone()
+        return answer if capture.problem is None else left_alone()
 
     def _learn(self, capture: Capture, guarded_code, guard_log, values: dict) -> None:
         try:
@@ -213,13 +161,6 @@ class Recorder:
             capture.refused(capture.problem)
 
 
-def _left_alone() -> ConvertFrameReturn:
-    answer = ConvertFrameReturn()
-    answer.frame_exec_strategy = _FrameExecStrategy(_FrameAction.DEFAULT, _FrameAction.SKIP)
-    answer.apply_to_code = False
-    return answer
-
-
 def _keys_of(tensor, words: tuple) -> int | None:
     facts = _rt.tensor_read(tensor)
     return None if facts is None else _rt.keys_apply(facts["keys"], words)
@@ -244,10 +185,6 @@ def _check_identities(code, values: dict) -> None:
         before = [*before, *names] if loads else []
 
 
-def _graph_breaks() -> Counter:
-    return Counter(torch._dynamo.utils.counters.get("graph_break", {}))
-
-
 def _break_reason(capture: Capture) -> str:
     """Dynamo's own words for the last graph break of the compile, where it counts one."""
     reason = capture.breaks[-1].strip() if capture.breaks else ""
@@ -269,7 +206,7 @@ def _backend(graph_module, example_inputs):
     capture.graphs += 1
     capture.graph_module = graph_module
     capture.graph_name = graph_module.meta["backend_id"]
-    capture.traced_code = list(TracingContext.get_traced_code() or ())
+    capture.traced_code = traced_code()
     try:
         float_inputs.refuse_as_tensors(graph_module.graph)
         capture.traced, _ = normalize(graph_module, example_inputs)

@@ -5,19 +5,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import sys
 
 from torch._dynamo import variables
 from torch._dynamo.guards import GuardBuilder, install_guard
-from torch._dynamo.source import AttrSource, DictGetItemSource, GlobalSource
-from torch._dynamo.symbolic_convert import InliningInstructionTranslator
+from torch._dynamo.source import AttrSource
 from torch._dynamo.variables.builder import SourcelessBuilder, VariableBuilder
 from torch._dynamo.variables.ctx_manager import NullContextVariable
 from torch._dynamo.variables.misc import LambdaVariable, LoggingLoggerVariable
 from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 
 from ..integrations.derived import launchers_of
-from .patches.triton_launch import as_triton_takes_them
+from .patches.registry import added
 from .refusal import refuse
 from .variables import descriptor
 from .variables.launcher import LauncherVariable
@@ -27,42 +25,8 @@ from .variables.launcher import LauncherVariable
 def described(adapters: tuple):
     by_type, by_identity = _entries(adapters)
     types, identities = VariableBuilder._type_dispatch(), VariableBuilder._id_dispatch()
-    with _merged(types, by_type), _merged(identities, by_identity), _own_scopes(), as_triton_takes_them():
+    with added(types, by_type), added(identities, by_identity):
         yield
-
-
-@contextlib.contextmanager
-def _merged(table: dict, entries: dict):
-    before = {key: table[key] for key in entries if key in table}
-    table.update(entries)
-    try:
-        yield
-    finally:
-        for key in entries:
-            table.pop(key, None)
-        table.update(before)
-
-
-@contextlib.contextmanager
-def _own_scopes():
-    """Globals of an inlined function are those of the function. Dynamo reads them from the module that `__name__`
-    tells, which is another one where a library has copied a module's globals into generated code, and none where the module was
-    made without being registered (`exec`, a loader's `exec_module`)."""
-    original = InliningInstructionTranslator.get_globals_source_and_value
-
-    def get_globals_source_and_value(self, name):
-        scope = self.f_globals
-        module = sys.modules.get(scope.get("__name__"))
-        if module is not None and vars(module) is scope:
-            return original(self, name)
-        source = GlobalSource(self.output.install_global_by_id("___unnamed_scope", scope))
-        return scope, VariableBuilder(self, source)(scope), DictGetItemSource(source, name)
-
-    InliningInstructionTranslator.get_globals_source_and_value = get_globals_source_and_value
-    try:
-        yield
-    finally:
-        InliningInstructionTranslator.get_globals_source_and_value = original
 
 
 def _entries(adapters: tuple) -> tuple[dict, dict]:

@@ -6,6 +6,7 @@ import contextlib
 
 from .. import integrations
 from .._logs import log
+from . import launch_result
 from .refusal import forget_refusal
 
 
@@ -13,6 +14,7 @@ from .refusal import forget_refusal
 def in_force():
     """Dynamo knows the adapters while the block runs, on this thread alone."""
     forget_refusal()
+    launch_result.begin()
     try:
         from .adapter_tables import described
     except (ImportError, AttributeError) as error:  # a PyTorch that has them elsewhere: launchers break the graph

@@ -48,6 +48,13 @@ def helpers(torch: ModuleType | None) -> dict[int, tuple[object, str]]:
     return {id(function): (function, meaning) for function, meaning in found}
 
 
+def item_of_tuple_iterator(iterator: object, index: int) -> object:
+    """What a guard of Dynamo's reads of an iterator over a tuple: an item, counted from where it stands."""
+    from torch._dynamo.utils import tuple_iterator_getitem
+
+    return tuple_iterator_getitem(iterator, index)
+
+
 def meaning_of(function: object) -> str | None:
     """What a known callable does. "pure": it returns a value and does nothing else. None: it may do anything."""
     known = helpers(sys.modules.get("torch")).get(id(function))

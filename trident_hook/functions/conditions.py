@@ -3,6 +3,7 @@ not asked for eager code. Where it does not hold, the call takes its previous pa
 
 from __future__ import annotations
 
+from ..dynamo import stance
 from ..ir.condition import Condition
 from ..ir.objects import ObjectKey
 from ..ir.source import Source
@@ -10,7 +11,6 @@ from ..ir.source import Source
 
 def conditions() -> list[Condition]:
     """Those that a module checks on every call, through a plan of watched guards."""
-    import torch._dynamo.eval_frame as eval_frame
     from triton import knobs
 
     root = Source(("object", ObjectKey(knobs.runtime)), (), "triton.knobs.runtime")
@@ -18,10 +18,9 @@ def conditions() -> list[Condition]:
         Condition(root.then("attr", name).then("attr", "calls"), "empty_list", f"triton.knobs.runtime.{name} is empty")
         for name in ("launch_enter_hook", "launch_exit_hook")
     ]
-    if hasattr(getattr(eval_frame, "_stance", None), "stance"):
-        module = Source(("object", ObjectKey(eval_frame)), (), "torch._dynamo.eval_frame")
-        source = module.then("generic_dict").then("dict_item", "_stance")
-        found.append(Condition(source, "not_eager", "torch.compiler's stance is not force_eager"))
+    read = stance.source()
+    if read is not None:
+        found.append(Condition(read, "not_eager", "torch.compiler's stance is not force_eager"))
     return found
 
 
@@ -30,7 +29,6 @@ def allows_learning() -> bool:
     raises because it would have been. Nor inside a compile: PyTorch calculates with constants while it traces, and the
     dispatcher then calls a library's function in a state that no call of the program's has."""
     import torch
-    from torch._dynamo import eval_frame
     from torch._guards import CompileContext, TracingContext
     from triton import knobs
 
@@ -42,7 +40,7 @@ def allows_learning() -> bool:
     runtime = knobs.runtime
     if runtime.launch_enter_hook.calls or runtime.launch_exit_hook.calls:
         return False
-    if getattr(getattr(eval_frame, "_stance", None), "stance", "default") != "default":
+    if not stance.is_default():
         return False
     # A CUDA graph that is being captured would hold what a build or a load does.
     return not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())

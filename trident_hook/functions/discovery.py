@@ -6,12 +6,11 @@ import fnmatch
 import sys
 import types
 
+from ..dynamo.entries import is_dynamos
 from ..integrations import registry
 
 #: Packages whose own functions are never served: they are the machinery.
 _NOT_OURS = ("torch", "triton", "trident_hook")
-#: How Dynamo names the rest of a function after a graph break (TORCH_DYNAMO_RESUME_IN_PREFIX).
-_RESUMED = "torch_dynamo_resume_in"
 
 
 def launcher_types() -> tuple[type, ...]:
@@ -53,21 +52,12 @@ def launches_kernels(function: types.FunctionType) -> bool:
 
 
 def is_machinery(function: types.FunctionType) -> bool:
-    if _is_dynamos(function.__code__):
+    if is_dynamos(function.__code__):
         return True
     module = function.__module__ or function.__globals__.get("__name__") or ""
     if module.split(".")[0] in _NOT_OURS:
         return not module.startswith("trident_hook.testing")
     return module in registry.machinery()
-
-
-def _is_dynamos(code: types.CodeType) -> bool:
-    """What Dynamo made out of a function, or of its rest after a graph break. It has the function's module and launches its
-    kernels, but lives as long as Dynamo's cache has it."""
-    convert_frame = sys.modules.get("torch._dynamo.convert_frame")
-    if convert_frame is None:
-        return False
-    return code.co_name.startswith(_RESUMED) or code in getattr(convert_frame, "output_codes", ())
 
 
 class Selection:

@@ -4,6 +4,7 @@ nothing more."""
 from __future__ import annotations
 
 from .. import _core
+from ..dynamo.entries import forget
 from .budget import Budget
 from .locks import Locks
 
@@ -56,9 +57,7 @@ class DynamoEntries:
 
     def forget_when_idle(self) -> None:
         if self._forget and self.calls == 0:
-            from torch._dynamo.eval_frame import reset_code
-
             self._forget, self.captured = False, 0
             if not self._budget.full:
                 self._idle = 0
-            reset_code(self._code_reference())
+            forget(self._code_reference())

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import torch
-from torch._dynamo.eval_frame import reset_code
-
 import trident_hook
 from trident_hook import api
 from trident_hook.config import config
+from trident_hook.dynamo.compile_frame import sizes_as_they_are
+from trident_hook.dynamo.entries import forget
 
 #: More than the specializations of any function here: our limits are lifted to it meanwhile.
 _MANY = 1000
@@ -22,13 +21,13 @@ def specialize(fn, calls: list[tuple], limit: float = 600.0):
     before = config.build, config.limit, config.rebuilds
     config.build, config.limit, config.rebuilds = "background", _MANY, _MANY
     try:
-        with torch._dynamo.config.patch(automatic_dynamic_shapes=False):
+        with sizes_as_they_are():
             served = trident_hook.jit(fn)
             served(*calls[0])
             record = api.find_record(served)
             with record.locks.state:
                 for args in calls[1:]:
-                    reset_code(record.code)
+                    forget(record.code)
                     served(*args)
         done = trident_hook.settle(limit)
     finally:

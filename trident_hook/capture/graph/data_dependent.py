@@ -9,17 +9,16 @@ effect. Later, such programs are refused."""
 from __future__ import annotations
 
 import torch
-from torch.fx.experimental.symbolic_shapes import CallMethodKey, ConvertIntKey, free_unbacked_symbols
 from torch.utils._pytree import SequenceKey, tree_leaves
 
+from ...dynamo.fake_numbers import AS_INT, OFFSET, SIZE, decided_by_data
+from ...dynamo.patches.float_symbols import reads_number
 from ...errors import Unsupported
 from ...ir.program import Bound, Check, NumberArg, OpCall
-from . import float_inputs
 
 _PLAIN = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float64, torch.float32,
           torch.float16, torch.bfloat16)  # fmt: skip
 _SYMBOLIC = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
-_OFFSET = (CallMethodKey("storage_offset"),)
 
 
 class Numbers:
@@ -35,7 +34,7 @@ class Numbers:
         for node in graph.nodes:
             for value in tree_leaves(node.meta.get("val")):
                 if isinstance(value, torch.Tensor) and value.layout is torch.strided:
-                    self._sized |= free_unbacked_symbols(value)
+                    self._sized |= decided_by_data(value)
 
     @property
     def has_effect(self) -> bool:
@@ -52,7 +51,7 @@ class Numbers:
         value = node.meta.get("val")
         if not found and node.target is torch.ops.aten.item.default and isinstance(value, torch.SymInt):
             symbol = value.node.expr
-            if symbol.is_Symbol and symbol not in (*self.given, *self._kinds) and not free_unbacked_symbols(value):
+            if symbol.is_Symbol and symbol not in (*self.given, *self._kinds) and not decided_by_data(value):
                 found = {symbol: ()}
         return found
 
@@ -60,7 +59,7 @@ class Numbers:
         """The symbols that the node's operation gives a value."""
         symbols = self._bindings(node).items()
         # A storage offset is the operation's own affair; an expression that uses it is refused, as it has no value.
-        found = tuple(self._bound(node, s, path) for s, path in symbols if path[-1:] != _OFFSET)
+        found = tuple(self._bound(node, s, path) for s, path in symbols if path[-1:] != (OFFSET,))
         for bound in found:
             self._kinds[bound.symbol] = bound.kind
             if self._effect:
@@ -74,7 +73,7 @@ class Numbers:
         if number is not None and len(leaves) == 1:
             self._need_plain(node, number, symbol)
             kind = {torch.SymInt: "int", torch.SymFloat: "float", torch.SymBool: "bool"}[type(number)]
-            if path == ((ConvertIntKey(),) if kind == "bool" else ()):
+            if path == ((AS_INT,) if kind == "bool" else ()):
                 if kind != "int":
                     self._returned[node] = NumberArg(symbol, kind)
                 return Bound(symbol, kind)
@@ -86,7 +85,7 @@ class Numbers:
             else:
                 flat = isinstance(value, torch.Tensor)
             tensor = leaves[index] if flat else None
-            if flat and len(path) == 2 and path[0] == CallMethodKey("size") and isinstance(path[1], SequenceKey):
+            if flat and len(path) == 2 and path[0] == SIZE and isinstance(path[1], SequenceKey):
                 self._need_unreplaced(tensor.size(path[1].idx), symbol)
                 return Bound(symbol, "size", index, path[1].idx)
         raise Unsupported("data-dependent", f"{node.name} decides {symbol}, which is {path} of its result")
@@ -109,7 +108,7 @@ class Numbers:
         same symbol may stand for another number."""
         values = [v for v in tree_leaves(node.meta.get("val")) if isinstance(v, (torch.Tensor, torch.SymInt))]
         read = node.target is torch.ops.aten.item.default
-        if self._effect and (read or any(free_unbacked_symbols(v) for v in values)):
+        if self._effect and (read or any(decided_by_data(v) for v in values)):
             raise Unsupported("data-dependent", f"{node.name} is decided anew behind {self._effect}")
 
     # -- what it may be used for ---------------------------------------------------------------------------------------
@@ -160,12 +159,12 @@ def refuse_stale_numbers(graph_module) -> None:
     of a kernel they have forgotten (dynamo/patches/triton_launch.py)."""
     decided = None
     for node in graph_module.graph.nodes:
-        if float_inputs.reads_number(node):
+        if reads_number(node):
             continue
         if decided is not None and _writes_unseen(node.target):
             raise Unsupported("data-dependent", f"{decided} reads the data before {node.name} may write it")
         for value in tree_leaves(node.meta.get("example_value")):
-            if node.target == "item" or (isinstance(value, _SYMBOLIC) and free_unbacked_symbols(value)):
+            if node.target == "item" or (isinstance(value, _SYMBOLIC) and decided_by_data(value)):
                 decided = node.name
 
 

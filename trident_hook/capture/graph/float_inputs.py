@@ -9,12 +9,10 @@ infinity nor NaN. A capture that made any is refused, and the function's floats 
 from __future__ import annotations
 
 import ast
-import functools
 
 import torch
 
-from ..._logs import log
-from ...dynamo.patches.is_compiling import is_plain
+from ...dynamo.patches.float_symbols import has_float, is_number_input
 from ...errors import Unsupported
 from ...ir import recipe as r
 
@@ -22,77 +20,11 @@ _MAKERS = (torch.tensor, torch._refs.tensor, torch.as_tensor, torch.asarray)
 _ITEMS = (torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense.default)
 
 
-def teach(note) -> bool:
-    """Once per process: in one of our captures, `note(source=name)` is called when Dynamo makes a float a symbol, and
-    `note(computed=text)` when it computes something from one. Whether it worked; if not, captures have no such symbols."""
-    try:
-        from torch._dynamo.variables.builder import VariableBuilder
-        from torch._dynamo.variables.tensor import SymNodeVariable
-        from torch.fx.experimental import proxy_tensor
-
-        wrap, init = VariableBuilder.wrap_symfloat, SymNodeVariable.__init__
-        dispatch = proxy_tensor.handle_sym_dispatch
-    except (ImportError, AttributeError) as error:
-        log("capture", "Dynamo's symbolic floats are not where they were: %s", error)
-        return False
-
-    @functools.wraps(wrap)
-    def wrap_symfloat(self, value):
-        answer = wrap(self, value)
-        if is_plain() and not answer.is_python_constant():
-            note(source=self.name)
-        return answer
-
-    @functools.wraps(init)
-    def __init__(self, proxy, sym_num, *args, **kwargs):
-        init(self, proxy, sym_num, *args, **kwargs)
-        if is_plain() and _is_computed(proxy.node, sym_num):
-            note(computed=f"by {getattr(proxy.node.target, '__name__', proxy.node.target)}")
-
-    @functools.wraps(dispatch)
-    def handle_sym_dispatch(func, args, kwargs):  # what operators compute while the graph is normalised
-        if is_plain() and any(map(_has_float, args)):
-            note(computed=f"by {getattr(func, '__name__', func)} in an operator")
-        return dispatch(func, args, kwargs)
-
-    VariableBuilder.wrap_symfloat, SymNodeVariable.__init__ = wrap_symfloat, __init__
-    proxy_tensor.handle_sym_dispatch = handle_sym_dispatch
-    return True
-
-
-def _is_computed(node, value) -> bool:
-    """Of a node of Dynamo's graph: from a float that is a symbol, and not the reading of it."""
-    if reads_number(node):
-        return False
-    return any(map(_has_float, (value, *(n.meta.get("example_value") for n in node.all_input_nodes))))
-
-
-def _has_float(value) -> bool:
-    from torch.utils._sympy.symbol import SymT, symbol_is_type
-
-    if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        return False
-    expr = getattr(value.node, "expr", None)  # a nested int has none
-    return any(symbol_is_type(symbol, SymT.FLOAT) for symbol in getattr(expr, "free_symbols", ()))
-
-
 def argument_of(expr):
     """The recipe expression of the float behind a graph argument that is a float as a tensor; else None."""
     if isinstance(expr, r.Call) and isinstance(expr.func, r.Const) and len(expr.args) == 1 and not expr.kwnames:
         return expr.args[0] if expr.func.value is torch._as_tensor_fullprec else None
     return None
-
-
-def is_number_input(node) -> bool:
-    """Of a placeholder in Dynamo's own graph: a float, or a number of NumPy's, as a tensor that no code of the program ever
-    sees."""
-    argument = node.meta.get("grapharg")
-    return node.op == "placeholder" and argument is not None and bool(getattr(argument, "pass_arg_as_tensor", False))
-
-
-def reads_number(node) -> bool:
-    """Of a node of Dynamo's own graph: it takes a number out of such a tensor. There is no data that could change."""
-    return node.op == "call_method" and node.target == "item" and is_number_input(node.args[0])
 
 
 def refuse_as_tensors(graph) -> None:
@@ -103,7 +35,7 @@ def refuse_as_tensors(graph) -> None:
         for name, value in given.items() if isinstance(given, dict) else ():
             if isinstance(value, torch.fx.Node) and is_number_input(value):
                 raise Unsupported("launch", f"{name!r} is a number of NumPy's")
-        if node.target in _MAKERS and any(_has_float(n.meta.get("example_value")) for n in node.all_input_nodes):
+        if node.target in _MAKERS and any(has_float(n.meta.get("example_value")) for n in node.all_input_nodes):
             raise Unsupported("float", "torch.tensor of a float that changes")
 
 

@@ -4,11 +4,10 @@ has. Runs of a graph leave these nodes out, since the tuner's own `run()` calls 
 from __future__ import annotations
 
 import torch
-from torch.fx.experimental.proxy_tensor import get_proxy_mode
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._pytree import tree_leaves
 
 from ...dynamo import remembered_numbers
+from ...dynamo.fake_numbers import decided_by_data, nodes_so_far
 from ...dynamo.hook_marks import begin, end
 from ...errors import Unsupported
 
@@ -28,9 +27,9 @@ class MarkingInterpreter(torch.fx.Interpreter):
 
     def run_node(self, node):
         if node.target is begin:
-            self._before = set(get_proxy_mode().tracer.graph.nodes)
+            self._before = set(nodes_so_far())
         elif node.target is end:
-            for made in get_proxy_mode().tracer.graph.nodes:
+            for made in nodes_so_far():
                 if made not in self._before:
                     made.meta[OF_HOOK] = node.args
         result = super().run_node(node)
@@ -69,7 +68,7 @@ def check_marked(graph) -> None:
             raise Unsupported("launch", "the pre_hook of a tuner's config changes what a tensor is, not what it holds")
         for value in tree_leaves(node.meta.get("val")):
             plain = isinstance(value, _SYMBOLIC) or (isinstance(value, torch.Tensor) and value.layout is torch.strided)
-            if node.target in _READS_DATA or (plain and free_unbacked_symbols(value)):
+            if node.target in _READS_DATA or (plain and decided_by_data(value)):
                 raise Unsupported("launch", "the pre_hook of a tuner's config depends on data")
 
 

@@ -17,7 +17,8 @@ def normalize(graph_module, example_inputs: list):
     Must be called from inside Dynamo's backend: size facts that the tracing relies on become guards of the same
     compile. Returns (graph module, fake inputs)."""
     import torch
-    from torch.fx.experimental.proxy_tensor import make_fx
+
+    from ...dynamo.fake_numbers import trace
 
     refuse_applied(graph_module)
     refuse_stale_numbers(graph_module)
@@ -38,12 +39,7 @@ def normalize(graph_module, example_inputs: list):
         # Run by the nodes' own targets: the generated Python of a graph module looks `torch.sin` up again, and finds a
         # patched one that Dynamo has already taken apart.
         interpreter = MarkingInterpreter(graph_module)
-        traced = make_fx(
-            lambda *inputs: interpreter.run(*inputs),
-            tracing_mode="real",
-            pre_dispatch=True,
-            _allow_non_fake_inputs=True,
-        )(*fakes)
+        traced = trace(lambda *inputs: interpreter.run(*inputs), fakes)
     traced.meta["trident_hook_grad_mode"] = torch.is_grad_enabled()
     _mark_captured(traced, graph_module)
     mark_between_boundaries(graph_module.graph)

@@ -9,7 +9,8 @@ import enum
 import re
 import types
 
-from ...dynamo.guard_recording import GuardLog, Node
+from ...dynamo.generated_names import item_of_tuple_iterator
+from ...dynamo.patches.guard_recording import GuardLog, Node
 from ...errors import Unsupported
 from ...ir.guard import Guard, ShapeText, TensorFacts
 from ...ir.objects import ObjectKey
@@ -294,9 +295,7 @@ def _key_at(node: Node, index: int) -> str | None:
 
 
 def _item_of_tuple_iterator(index: int):
-    from torch._dynamo.utils import tuple_iterator_getitem
-
-    return lambda iterator: tuple_iterator_getitem(iterator, index)
+    return lambda iterator: item_of_tuple_iterator(iterator, index)
 
 
 def _constant_lambda(function):

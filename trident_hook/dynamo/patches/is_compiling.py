@@ -1,15 +1,12 @@
 """While one of our captures runs on a thread, `torch.compiler.is_compiling()` and its relatives are traced as what they
-are for the plain function: False. Dynamo would fold them to True, and the specialization would answer what the function
-does not. Other compiles are left alone."""
+are for the plain function: False. Other compiles are left alone."""
 
 from __future__ import annotations
 
-import contextlib
-import threading
+import importlib
 
-from ..._logs import log
+from .registry import is_capturing, patch
 
-_thread = threading.local()
 _NAMES = (
     ("torch.compiler", "is_compiling"),
     ("torch.compiler", "is_dynamo_compiling"),
@@ -20,40 +17,22 @@ _NAMES = (
 )
 
 
-@contextlib.contextmanager
-def as_plain():
-    before = is_plain()
-    _thread.plain = True
-    try:
-        yield
-    finally:
-        _thread.plain = before
+@patch("is_compiling() and its relatives", gone_when="Dynamo has a switch that leaves these functions alone")
+def tracing_state(changes) -> None:
+    """Dynamo would fold them to True, and the specialization would answer what the function does not."""
+    import torch._dynamo.variables.torch as variables
 
-
-def is_plain() -> bool:
-    """Whether one of our captures runs on this thread."""
-    return getattr(_thread, "plain", False)
-
-
-def teach() -> bool:
-    """Puts our table in front of Dynamo's. Once per process; whether it worked."""
-    import importlib
-
-    try:
-        import torch._dynamo.variables.torch as variables
-
-        original = variables.tracing_state_functions
+    def make(original):
         plain = dict(original())
         for module, name in _NAMES:
             function = getattr(importlib.import_module(module), name, None)
             if function in plain:
                 plain[function] = False
-    except (ImportError, AttributeError, TypeError) as error:
-        log("capture", "Dynamo's tracing state functions are not where they were: %s", error)
-        return False
 
-    def tracing_state_functions():
-        return plain if is_plain() else original()
+        def tracing_state_functions():
+            return plain if is_capturing() else original()
 
-    variables.tracing_state_functions = tracing_state_functions
-    return True
+        return tracing_state_functions
+
+    make(variables.tracing_state_functions)  # what has moved is noticed now
+    changes.replace(variables, "tracing_state_functions", make)

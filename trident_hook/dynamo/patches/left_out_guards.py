@@ -8,9 +8,8 @@ import functools
 import inspect
 import types
 
-from ..._logs import log
 from ...errors import Unsupported
-from .is_compiling import is_plain
+from .registry import is_capturing, patch
 
 #: Methods of a dict whose answer and effect do not depend on the order of its keys.
 _BLIND_TO_ORDER = frozenset(
@@ -21,68 +20,46 @@ _MUTABLE = (list, set)
 _DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
-def teach() -> bool:
-    """Once per process; whether all of it worked."""
-    changes = (_descriptors, _duplicates, _class_literals, _absent_attributes, _dict_keys, _stdlib_globals, _buffers)
-    worked = [_attempt(change) for change in changes]  # all are tried
-    return all(worked)
-
-
-def _attempt(change) -> bool:
-    try:
-        change()
-        return True
-    except (ImportError, AttributeError, KeyError) as error:
-        log("capture", "Dynamo cannot be made to guard more (%s): %s", change.__name__, error)
-        return False
-
-
-def _in_front(owner: type, name: str, first) -> None:
-    """`first(self, tx, ...)` runs before a method of Dynamo's during our captures; what it returns, unless None, is the
-    answer."""
-    original = owner.__dict__[name]
-
-    @functools.wraps(original)
-    def method(self, *args, **kwargs):
-        answer = first(self, *args, **kwargs) if is_plain() else None
-        return original(self, *args, **kwargs) if answer is None else answer
-
-    setattr(owner, name, method)
-
-
-def _descriptors() -> None:
+@patch("method descriptors that are passed around", gone_when="Dynamo installs that guard itself")
+def descriptors(changes) -> None:
     """Method descriptors that are passed around (`f = torch.Tensor.relu`) are taken to be what they were."""
     from torch._dynamo.guards import GuardBuilder, install_guard
     from torch._dynamo.variables.torch import BaseTorchVariable
 
-    original = BaseTorchVariable.create_with_source.__func__
+    def make(original):
+        def create_with_source(cls, value, source):
+            if is_capturing() and isinstance(value, _DESCRIPTORS):
+                install_guard(source.make_guard(GuardBuilder.ID_MATCH))
+            return original.__func__(cls, value, source)
 
-    def create_with_source(cls, value, source):
-        if is_plain() and isinstance(value, _DESCRIPTORS):
-            install_guard(source.make_guard(GuardBuilder.ID_MATCH))
-        return original(cls, value, source)
+        return classmethod(create_with_source)
 
-    BaseTorchVariable.create_with_source = classmethod(create_with_source)
+    changes.replace(BaseTorchVariable, "create_with_source", make)
 
 
-def _duplicates() -> None:
+@patch("an argument that is also a global", gone_when="Dynamo installs that guard itself")
+def duplicates(changes) -> None:
     """An argument that is the same object as a global: Dynamo knows that it leaves the pair unguarded (make_dupe_guard in
     torch/_dynamo/guards.py)."""
     from torch._dynamo.guards import GuardBuilder
     from torch._dynamo.variables import builder
 
-    original, duplicate = builder.make_dupe_guard, GuardBuilder.DUPLICATE_INPUT
+    duplicate = GuardBuilder.DUPLICATE_INPUT
 
-    def make_dupe_guard(source, other):
-        guard = original(source, other)
-        if guard is None and other and other != source and is_plain():
-            guard = functools.partial(duplicate, source_b=other)
-        return guard
+    def make(original):
+        def make_dupe_guard(source, other):
+            guard = original(source, other)
+            if guard is None and other and other != source and is_capturing():
+                guard = functools.partial(duplicate, source_b=other)
+            return guard
 
-    builder.make_dupe_guard = make_dupe_guard
+        return make_dupe_guard
+
+    changes.replace(builder, "make_dupe_guard", make)
 
 
-def _class_literals() -> None:
+@patch("class literals", gone_when="Dynamo installs that guard itself")
+def class_literals(changes) -> None:
     """A list or set of constants that is an attribute of a class is folded into the trace without a guard on it."""
     from torch._dynamo.source import AttrSource
     from torch._dynamo.variables.base import VariableTracker
@@ -97,14 +74,15 @@ def _class_literals() -> None:
             raise Unsupported("guard", f"{self.value.__name__}.{name} may change, and how it is reached is not known")
         return VariableTracker.build(tx, value, AttrSource(self.source, name))
 
-    _in_front(UserDefinedClassVariable, "var_getattr", var_getattr)
+    changes.in_front(UserDefinedClassVariable, "var_getattr", var_getattr)
 
 
 def _holds_mutable(value) -> bool:
     return type(value) in _MUTABLE or (isinstance(value, tuple) and any(map(_holds_mutable, value)))
 
 
-def _absent_attributes() -> None:
+@patch("absent attributes", gone_when="Dynamo installs that guard itself")
+def absent_attributes(changes) -> None:
     """An attribute that an object lacks (its class's __getattr__ answers instead, or AttributeError does) may be set; one
     of a module or a function whose presence was asked for may come and go."""
     from torch._dynamo.guards import GuardBuilder, install_guard
@@ -149,21 +127,24 @@ def _absent_attributes() -> None:
     def asked_of_a_function(self, tx, name):
         guard_presence(self.source, self.fn, name)
 
-    _in_front(UserDefinedObjectVariable, "var_getattr", attribute_of_an_object)
-    _in_front(PythonModuleVariable, "var_getattr", attribute_of_a_module)
-    _in_front(PythonModuleVariable, "call_obj_hasattr", asked_of_a_module)
-    _in_front(functions.UserFunctionVariable, "call_obj_hasattr", asked_of_a_function)
-    original = functions.fn_var_getattr
+    changes.in_front(UserDefinedObjectVariable, "var_getattr", attribute_of_an_object)
+    changes.in_front(PythonModuleVariable, "var_getattr", attribute_of_a_module)
+    changes.in_front(PythonModuleVariable, "call_obj_hasattr", asked_of_a_module)
+    changes.in_front(functions.UserFunctionVariable, "call_obj_hasattr", asked_of_a_function)
 
-    def fn_var_getattr(tx, function, source, name):
-        if is_plain() and source is not None and inspect.getattr_static(function, name, source) is source:
-            guard_absence(source, function, name)
-        return original(tx, function, source, name)
+    def make(original):
+        def fn_var_getattr(tx, function, source, name):
+            if is_capturing() and source is not None and inspect.getattr_static(function, name, source) is source:
+                guard_absence(source, function, name)
+            return original(tx, function, source, name)
 
-    functions.fn_var_getattr = fn_var_getattr
+        return fn_var_getattr
+
+    changes.replace(functions, "fn_var_getattr", make)
 
 
-def _dict_keys() -> None:
+@patch("keys of dicts", gone_when="Dynamo installs that guard itself")
+def dict_keys(changes) -> None:
     """The order of a dict's keys is guarded by Dynamo where the dict is enumerated by name (`items()`), not where it is
     copied, unpacked, merged, popped from or mapped over; and that a key is absent, not where that is a KeyError."""
     from torch._dynamo.symbolic_convert import InstructionTranslator
@@ -188,31 +169,39 @@ def _dict_keys() -> None:
         guard(self)
 
     for kind in (ConstDictVariable, DefaultDictVariable):
-        _in_front(kind, "call_method", call_method)
+        changes.in_front(kind, "call_method", call_method)
     for name in ("keys_as_python_constant", "unpack_var_sequence", "call_tree_map_branch"):
-        _in_front(ConstDictVariable, name, enumerated)
+        changes.in_front(ConstDictVariable, name, enumerated)
 
 
-def _stdlib_globals() -> None:
+@patch("globals of the standard library", gone_when="Dynamo installs that guard itself")
+def stdlib_globals(changes) -> None:
     """Globals of the standard library's modules are taken to be constant, os.environ among them."""
     from torch._dynamo import symbolic_convert
 
-    original = symbolic_convert.is_stdlib
-    symbolic_convert.is_stdlib = lambda module: not is_plain() and original(module)
+    def make(original):
+        return lambda module: not is_capturing() and original(module)
+
+    changes.replace(symbolic_convert, "is_stdlib", make)
 
 
-def _buffers() -> None:
+@patch("the type of buffers", gone_when="Dynamo installs that guard itself")
+def buffers(changes) -> None:
     """`torch.nn.Buffer(t)` is a plain tensor with a mark; Dynamo takes `type()` of it to be torch.nn.Buffer. What asks for
     the mark (isinstance(t, torch.nn.Buffer)) is refused in of_the_environment.py."""
     import torch
     from torch._dynamo.variables import builder
 
-    original = builder.get_specialized_props
+    def make(original):
+        def get_specialized_props(*args):
+            props = original(*args)
+            if is_capturing() and props.get("class_type") is torch.nn.Buffer:
+                props["class_type"] = torch.Tensor
+            return props
 
-    def get_specialized_props(*args):
-        props = original(*args)
-        if is_plain() and props.get("class_type") is torch.nn.Buffer:
-            props["class_type"] = torch.Tensor
-        return props
+        return get_specialized_props
 
-    builder.get_specialized_props = get_specialized_props
+    changes.replace(builder, "get_specialized_props", make)
+
+
+PATCHES = (descriptors, duplicates, class_literals, absent_attributes, dict_keys, stdlib_globals, buffers)

@@ -3,19 +3,18 @@
 While a `GuardLog` is recording on a thread, every `add_*` and `*_manager` method of the guard manager classes and
 every relational `install_*` function notes its arguments before it runs. Methods are found by prefix, so that one
 that a newer PyTorch adds is recorded as well (and then refused by name in `guards.py` if it is not known).
-The patches are in place only while a capture runs; captures are serialised by Dynamo's own compile lock."""
+The wrappers are in place only while a capture runs; captures are serialised by Dynamo's own compile lock."""
 
 from __future__ import annotations
 
 import contextlib
-import os
+import functools
 import threading
 from dataclasses import dataclass, field
 
+from .registry import patch
+
 _active = threading.local()
-_patch_lock = threading.RLock()
-_patch_depth = 0
-_originals: list[tuple[object, str, object]] = []
 
 
 @dataclass
@@ -70,16 +69,14 @@ def _depth(node: Node) -> int:
 
 @contextlib.contextmanager
 def recording():
-    """Records on this thread into the GuardLog that it yields."""
+    """Records on this thread into the GuardLog that it yields, while the patch is in force."""
     log = GuardLog()
     previous = getattr(_active, "log", None)
     try:
-        _patch()
         _active.log = log
         yield log
     finally:
         _active.log = previous
-        _unpatch()
 
 
 def _wrap_method(name: str, original):
@@ -128,48 +125,21 @@ def _wrap_profile(original):
     return profile
 
 
-def _patch() -> None:
-    global _patch_depth
-    with _patch_lock:
-        _patch_depth += 1
-        if _patch_depth > 1:
-            return
-        import torch._dynamo.guards as dynamo_guards
-        from torch._C._dynamo import guards as native
+@patch("the guard tree", gone_when="a finished guard tree gives its parameters back")
+def guard_tree(changes) -> None:
+    """A capture's guards are read while Dynamo builds them."""
+    import torch._dynamo.guards as dynamo_guards
+    from torch._C._dynamo import guards as native
 
-        for cls in (native.GuardManager, native.RootGuardManager, native.DictGuardManager):
-            for name in [n for n in cls.__dict__ if not n.startswith("_")]:
-                is_leaf = name.startswith("add_") and name.endswith("_guard")
-                is_accessor = name.endswith("_manager") and name != "clone_manager"
-                if is_leaf or is_accessor:
-                    original = cls.__dict__[name]
-                    _originals.append((cls, name, original))
-                    setattr(cls, name, _wrap_method(name, original))
-        for name, original in list(vars(dynamo_guards).items()):
-            # install_guard notes a guard that is yet to be built, and who imports it meanwhile keeps what is found here
-            if not name.startswith("install_") or not callable(original) or name == "install_guard":
-                continue
-            _originals.append((dynamo_guards, name, original))
-            setattr(dynamo_guards, name, _wrap_install(name, original))
-        profile = getattr(dynamo_guards, "profile_guard_manager", None)
-        if profile is not None:
-            _originals.append((dynamo_guards, "profile_guard_manager", profile))
-            dynamo_guards.profile_guard_manager = _wrap_profile(profile)
-
-
-def _after_fork_in_child() -> None:
-    global _patch_lock
-    _patch_lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-def _unpatch() -> None:
-    global _patch_depth
-    with _patch_lock:
-        _patch_depth -= 1
-        if _patch_depth == 0:
-            while _originals:
-                owner, name, original = _originals.pop()
-                setattr(owner, name, original)
+    for cls in (native.GuardManager, native.RootGuardManager, native.DictGuardManager):
+        for name in [n for n in cls.__dict__ if not n.startswith("_")]:
+            is_leaf = name.startswith("add_") and name.endswith("_guard")
+            is_accessor = name.endswith("_manager") and name != "clone_manager"
+            if is_leaf or is_accessor:
+                changes.replace(cls, name, functools.partial(_wrap_method, name))
+    for name, original in list(vars(dynamo_guards).items()):
+        # install_guard notes a guard that is yet to be built, and who imports it meanwhile keeps what is found here
+        if name.startswith("install_") and callable(original) and name != "install_guard":
+            changes.replace(dynamo_guards, name, functools.partial(_wrap_install, name))
+    if hasattr(dynamo_guards, "profile_guard_manager"):
+        changes.replace(dynamo_guards, "profile_guard_manager", _wrap_profile)

@@ -1,0 +1,35 @@
+"""All patches, in the order in which they are put in place. Who adds one writes a function with `registry.patch` in a file of
+this folder, and names it here."""
+
+from __future__ import annotations
+
+from . import (
+    autograd_function,
+    float_symbols,
+    guard_recording,
+    inlined_globals,
+    is_compiling,
+    left_out_guards,
+    registry,
+    triton_launch,
+)
+
+PATCHES = (
+    is_compiling.tracing_state,
+    *left_out_guards.PATCHES,
+    autograd_function.autograd_function,
+    float_symbols.float_symbols,
+    inlined_globals.inlined_globals,
+    triton_launch.triton_launch,
+    guard_recording.guard_tree,
+)
+
+
+def in_force():
+    """Puts all of them in place while the block runs on this thread."""
+    return registry.in_force(PATCHES)
+
+
+def unknown_lessons() -> list[str]:
+    """What Dynamo has to be taught before anything that it traces can be trusted, and cannot be taught in this PyTorch."""
+    return [patch.about for patch in PATCHES if patch.is_lesson and (patch.changes(), patch.missing)[1]]
