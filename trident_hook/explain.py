@@ -125,9 +125,7 @@ def explain(fn) -> Explanation:
         specializations=tuple(record.specializations),
         counts=record.counts(),
         doors=record.doors(),
-        refusals={
-            f"{slug}: {detail}" if detail else slug: n for (slug, detail), n in record.learning.all_refusals().items()
-        },
+        refusals={f"{slug}: {detail}" if detail else slug: n for (slug, detail), n in record.all_refusals().items()},
         refused=record.refused,
         full=record.budget.full,
         last_miss=record.last_miss.explain(),

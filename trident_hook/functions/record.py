@@ -103,6 +103,10 @@ class FunctionRecord:
         stats = _core.entry_stats(self.code)
         return {name: n for name, n in stats.items() if not name.endswith("_hits")}
 
+    def all_refusals(self) -> dict:
+        """(slug, detail) -> how often, with the one that is not decided yet."""
+        return self.learning.all_refusals()
+
     def doors(self) -> dict:
         stats = _core.entry_stats(self.code)
         return {"frame": stats["frame_hits"], "call": stats["call_hits"]}
