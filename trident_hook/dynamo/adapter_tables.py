@@ -203,8 +203,12 @@ def _device_context(context, args, kwargs):
 
 
 def _answer(tx, function, args, kwargs, value_of):
-    """The answer of a call that is made now."""
-    answer = function(*map(value_of, args), **{name: value_of(v) for name, v in kwargs.items()})
+    """The answer of a call that is made now. One that raises is refused: the program may expect that."""
+    args, kwargs = [value_of(v) for v in args], {name: value_of(v) for name, v in kwargs.items()}
+    try:
+        answer = function(*args, **kwargs)
+    except Exception as error:
+        refuse(f"{getattr(function, '__name__', function)}() raises {type(error).__name__}")
     return SourcelessBuilder.create(tx, answer)
 
 

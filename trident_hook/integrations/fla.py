@@ -6,10 +6,25 @@ import sys
 
 from . import Launcher, LauncherAdapter
 
+#: Its cached questions about the machine. Which there are depends on its version.
+_OF_THE_DEVICE = (
+    "check_shared_mem",
+    "check_pytorch_version",
+    "get_multiprocessor_count",
+    "get_device_capability",
+    "get_device_smem_optin",
+    "get_all_max_shared_mem",
+)
+
 
 def describe() -> LauncherAdapter:
     cache = sys.modules["fla.ops.utils.cache"]
-    return LauncherAdapter("fla", launchers=(Launcher(cache.CachedAutotuner, tuner=True, why_not=_tuner_refusal),))
+    utils = sys.modules["fla.utils"]
+    return LauncherAdapter(
+        "fla",
+        launchers=(Launcher(cache.CachedAutotuner, tuner=True, why_not=_tuner_refusal),),
+        constants=tuple(function for name in _OF_THE_DEVICE if (function := getattr(utils, name, None)) is not None),
+    )
 
 
 def _tuner_refusal(tuner) -> str | None:
