@@ -11,14 +11,9 @@ outcome differs, 2 where nothing was run."""
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import json
-import os
-import subprocess
 import sys
-import time
-from collections import Counter
-from pathlib import Path
+
+from benchmarks.library_tests import RUNS, add_arguments, campaign, compare, parse, pytest_line, read
 
 #: The library's marks of these operators' tests: `sum` covers sum_dim, `where` where_self, `pow` pow_tensor_scalar.
 MARKS = (
@@ -29,163 +24,28 @@ FILES = (
     "test_binary_pointwise_ops.py", "test_unary_pointwise_ops.py", "test_norm_ops.py", "test_reduction_ops.py",
     "test_general_reduction_ops.py", "test_special_ops.py", "test_blas_ops.py", "test_convolution_ops.py",
 )  # fmt: skip
-RUNS = ("without", "with")
-ROOT = Path(__file__).resolve().parent.parent
-_WHY = 400  # characters of a failure that are kept
+
+__all__ = ["RUNS", "compare", "main", "read"]
 
 
 def command(run: str, options) -> list[str]:
-    """pytest's line. Its settings are an empty file: neither the library's nor ours apply to these tests."""
-    settings = options.out / "pytest.ini"
-    settings.write_text("[pytest]\nfilterwarnings = ignore\n")
-    line = [sys.executable, "-m", "pytest", "-c", str(settings), "--rootdir", str(options.checkout), "-q", "--tb=line"]
-    line += ["-p", "no:cacheprovider", "-p", "benchmarks.flag_gems_pytest", "-p", "trident_hook.pytest_plugin"]
-    line += ["--trident-hook-repeat", str(options.repeat), "-m", " or ".join(options.ops)]
-    line += ["--trident-hook"] if run == "with" else []
-    if options.jobs > 1:
-        line += ["-n", str(options.jobs), "--dist", "loadgroup"]
-    if importlib.util.find_spec("pytest_timeout"):
-        line += ["--timeout", str(options.timeout)]
+    """pytest's line."""
+    line = [*pytest_line(run, options), "-p", "benchmarks.flag_gems_pytest", "-m", " or ".join(options.ops)]
     files = [options.checkout / "tests" / name for name in FILES]
     return [*line, *options.pytest, *(str(path) for path in files if path.exists())]
 
 
-def execute(run: str, options) -> dict:
-    """Outcomes and times of one run, cut short at the end of `--seconds`."""
-    outcomes = options.out / f"outcomes_{run}.jsonl"
-    outcomes.unlink(missing_ok=True)
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = os.environ | {"PYTHONPATH": path, "FLAG_GEMS_TESTS_CONFIGS": str(options.configs or 0),
-                                "FLAG_GEMS_TESTS_MOST": str(options.most or 0), "FLAG_GEMS_TESTS_OUTCOMES": str(outcomes),
-                                "FLAG_GEMS_TESTS_DEVICES": str(options.devices)}  # fmt: skip
-    started = time.monotonic()
-    with open(options.out / f"pytest_{run}.log", "w") as log:
-        process = subprocess.Popen(
-            command(run, options), cwd=options.out, env=environment, stdout=log, stderr=subprocess.STDOUT
-        )
-        try:
-            status = process.wait(options.seconds)
-        except subprocess.TimeoutExpired:
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-            status = "cut short"
-    lines = (options.out / f"pytest_{run}.log").read_text().splitlines()
-    last = [i for i, line in enumerate(lines) if line.startswith("trident_hook:")]
-    return {
-        "status": status,
-        "seconds": round(time.monotonic() - started, 1),
-        "trident_hook": lines[last[-1] : last[-1] + 8] if last else [],
-        "tests": read(outcomes),
-    }
-
-
-def read(path: Path) -> dict[str, dict]:
-    """Test -> outcome ("passed", "failed", "skipped", "xfailed", "xpassed", "error" in set-up or tear-down), why, calls."""
-    tests: dict[str, dict] = {}
-    for text in path.read_text().splitlines() if path.exists() else ():
-        line = json.loads(text)
-        outcome = "error" if line["when"] != "call" and line["outcome"] == "failed" else line["outcome"]
-        entry = {"outcome": outcome, "seconds": line["seconds"]}
-        entry |= {key: line[key] for key in ("why", "calls", "worker") if key in line}
-        known = tests.get(line["test"])
-        if known is None or known["outcome"] == "passed":  # a test that passed can still fail in its tear-down
-            tests[line["test"]] = entry
-    return tests
-
-
-def compare(runs: dict[str, dict]) -> dict:
-    """Counts of both runs over the tests that both have, and each difference."""
-    without, ours = (runs[name]["tests"] for name in RUNS)
-    both = [test for test in without if test in ours]
-    differences = [
-        {
-            "test": test,
-            "without": without[test]["outcome"],
-            "with": ours[test]["outcome"],
-            "why": (ours[test].get("why") or without[test].get("why") or "")[-_WHY:],
-        }
-        for test in both
-        if without[test]["outcome"] != ours[test]["outcome"]
-    ]
-    calls = [ours[test].get("calls", {}) for test in both]
-    return {
-        "compared": len(both),
-        "only_without": sorted(set(without) - set(ours)),
-        "only_with": sorted(set(ours) - set(without)),
-        "counts": {name: dict(Counter(runs[name]["tests"][test]["outcome"] for test in both)) for name in RUNS},
-        "differences": differences,
-        "tests_with_hits": sum(call.get("hits", 0) > 0 for call in calls),
-        "calls": dict(sum((Counter(call) for call in calls), Counter())),
-    }
-
-
-def render(result: dict) -> str:
-    lines = [f"FlagGems' own tests: {result['compared']} in both runs."]
-    for name in RUNS:
-        counts = ", ".join(f"{number} {outcome}" for outcome, number in sorted(result["counts"][name].items()))
-        lines.append(
-            f"{name + ' us:':12} {counts} ({result['runs'][name]['seconds']} s, status {result['runs'][name]['status']})"
-        )
-    lines.append(f"With us, {result['tests_with_hits']} tests had hits; calls: {result['calls']}")
-    lines += result["runs"]["with"]["trident_hook"]
-    for name in ("only_without", "only_with"):
-        lines += [f"{len(result[name])} tests {name.replace('_', ' ')} us" for _ in result[name][:1]]
-    lines.append(f"{len(result['differences'])} differences")
-    lines += [
-        f"  {d['test']}: {d['without']} -> {d['with']}: {' '.join(d['why'].split())}" for d in result["differences"]
-    ]
-    return "\n".join(lines)
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("checkout", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/latest"))
+    add_arguments(parser)
     parser.add_argument("--ops", nargs="*", default=list(MARKS), help="marks of the tests to run")
     parser.add_argument("--configs", type=int, help="configs that each of FlagGems' tuners keeps")
-    parser.add_argument("--most", type=int, help="tests of each test function, evenly spread over its parameters")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--devices", type=int, default=1, help="GPUs that the processes are spread over")
-    parser.add_argument("--repeat", type=int, default=3, help="calls of each test function")
-    parser.add_argument("--seconds", type=float, help="for each of the two runs")
-    parser.add_argument("--timeout", type=int, default=120, help="seconds for one test")
-    parser.add_argument(
-        "--runs", nargs="*", choices=RUNS, default=list(RUNS), help="one alone keeps the other's outcomes"
-    )
-    own, rest = list(sys.argv[1:] if arguments is None else arguments), []
-    if "--" in own:
-        own, rest = own[: own.index("--")], own[own.index("--") + 1 :]
-    options = parser.parse_args(own)
-    options.pytest, options.out, options.checkout = rest, options.out.resolve(), options.checkout.resolve()
-    options.out.mkdir(parents=True, exist_ok=True)
-    target = options.out / "flag_gems_tests.json"
-    before = json.loads(target.read_text())["runs"] if target.exists() else {}
-    runs = {name: before[name] for name in RUNS if name in before and name not in options.runs}
-    for name in options.runs:
-        runs[name] = execute(name, options)
-        print(f"{name} us: {len(runs[name]['tests'])} tests in {runs[name]['seconds']} s", flush=True)
-        target.write_text(json.dumps({"kind": "flag_gems_tests", "runs": runs}) + "\n")
-    if set(runs) != set(RUNS):
-        return 0
-    result = {"kind": "flag_gems_tests", **compare(runs), "runs": runs, "conditions": conditions(options)}
-    target.write_text(json.dumps(result) + "\n")
-    print(render(result))
-    if not result["compared"]:
-        print(f"nothing was compared; see {options.out}/pytest_*.log", file=sys.stderr)
-        return 2
-    return 1 if result["differences"] else 0
-
-
-def conditions(options) -> dict:
-    from benchmarks.device import conditions
-
-    chosen = {
-        name: getattr(options, name) for name in ("ops", "configs", "most", "jobs", "devices", "repeat", "pytest")
-    }
-    return conditions() | chosen
+    options = parse(parser, arguments)
+    variables = {"FLAG_GEMS_TESTS_CONFIGS": str(options.configs or 0), "FLAG_GEMS_TESTS_DEVICES": str(options.devices)}
+    names = ("ops", "configs", "most", "jobs", "devices", "repeat", "pytest")
+    chosen = {name: getattr(options, name) for name in names}
+    return campaign("flag_gems_tests", lambda run: command(run, options), variables, options, chosen)
 
 
 if __name__ == "__main__":
