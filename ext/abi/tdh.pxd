@@ -6,7 +6,6 @@ cdef extern from "Python.h":
     ctypedef struct PyObject
     ctypedef struct PyTypeObject:
         PyObject* tp_mro
-        unsigned int tp_version_tag
     PyObject* Py_None
     PyObject* Py_True
     PyObject* Py_False
@@ -139,7 +138,10 @@ cdef extern from "tdh_rt.h":
         void (*env_stale)(void*) noexcept
         int (*tensor_map)(const tdh_tensor_map*, void*) noexcept
         int (*launch_scratch)(tdh_kernel*, const tdh_launch_env*, int64_t, int64_t, int64_t, void**, void**) noexcept
-        int (*env_recheck)(void*, PyObject*, tdh_call*, const tdh_step*, int32_t, PyObject**, uint32_t*) noexcept
+        int (*env_recheck)(void*, PyObject*, tdh_call*, const tdh_step*, int32_t, PyObject**, uint64_t*) noexcept
+        int (*all_distinct)(PyObject**, int32_t) noexcept
+        int (*env_has)(void*, PyObject**, int32_t) noexcept
+        PyObject* (*space_of)(PyObject*) noexcept
 
 
 cdef extern from "tdh_num.h":
@@ -166,6 +168,7 @@ cdef extern from "tdh_num.h":
     int tdh_int_is(PyObject*, int64_t) nogil
     int tdh_float_is(PyObject*, double) nogil
     int tdh_equals(PyObject*, PyObject*) nogil
+    uint64_t tdh_class_version(PyObject*) nogil
     int tdh_same_members(PyObject*, PyObject*) nogil
     uint64_t tdh_float_bits(PyObject*) nogil
     uint64_t tdh_double_bits(double) nogil

@@ -169,6 +169,14 @@ static inline int64_t tdh_text_at(PyObject *o, Py_ssize_t place) {
 }
 static inline int tdh_equals(PyObject *o, PyObject *want);
 
+/* Another number after any change of a class, of its bases, or of its metaclass, whose change leaves the class's own tag
+ * alone; 0 where one of the tags is not valid. */
+static inline uint64_t tdh_class_version(PyObject *type) {
+  const uint64_t own = ((PyTypeObject *)type)->tp_version_tag, meta = Py_TYPE(type)->tp_version_tag;
+  return own == 0 || meta == 0 ? 0 : meta << 32 | own;
+}
+
+
 /* Sets that are equal already: the same values in the same order, for code that goes through them. {0, 8} and {8, 0} are
  * equal, and which member comes first depends on which was added first. Sets in guards are small. */
 static int tdh_members_equal(PyObject *o, PyObject *want) {

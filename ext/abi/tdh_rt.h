@@ -118,7 +118,9 @@ enum {
   TDH_ASK_CONTAINS,    /* (with in of) == n */
   TDH_ASK_DICT_LENGTH, /* len(of) == n */
   TDH_ASK_EMPTY_LIST,
-  TDH_ASK_CLASS_FACTS /* with(of), asked anew when the class has another version */
+  TDH_ASK_CLASS_FACTS, /* with(of), asked anew when the class or its metaclass has another version */
+  TDH_ASK_NOTED,       /* always: notes the object, for the next */
+  TDH_ASK_APART        /* the noted objects are distinct; the plan keeps them, for env_has */
 };
 
 typedef struct tdh_rt_api {
@@ -198,7 +200,13 @@ typedef struct tdh_rt_api {
    * then goes through the n steps. -1: the guards hold. Else the number of the first that does not; the plan is stale
    * then. No exception. `versions`: the module's, of classes that were found as they were, 0 at first. */
   int (*env_recheck)(void *plan, PyObject *arm, tdh_call *call, const tdh_step *steps, int32_t n,
-                     PyObject *const *objects, uint32_t *versions);
+                     PyObject *const *objects, uint64_t *versions);
+  /* Whether the n objects, of which some may be NULL, are different ones, in a time that grows with n. No exception. */
+  int (*all_distinct)(PyObject *const *objects, int32_t n);
+  /* Whether one of the n objects is among those that the plan's last check found to be apart (TDH_ASK_APART). */
+  int (*env_has)(void *plan, PyObject *const *objects, int32_t n);
+  /* An instance's __dict__, borrowed; NULL where it has none, or none yet. */
+  PyObject *(*space_of)(PyObject *obj);
 } tdh_rt_api;
 
 /* What a generated module shows of itself before it is bound: attribute `__tdh_module__`, a PyCapsule. Everything is

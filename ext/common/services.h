@@ -27,7 +27,11 @@ void env_stale(void *plan);
 
 // ext/guard/recheck.cpp
 int env_recheck(void *plan, PyObject *arm, tdh_call *call, const tdh_step *steps, int32_t n, PyObject *const *objects,
-                uint32_t *versions);
+                uint64_t *versions);
+
+// ext/guard/identity.cpp
+int all_distinct(PyObject *const *objects, int32_t n);
+int env_has(void *plan, PyObject *const *objects, int32_t n);
 
 // ext/aten/alloc.cpp
 void *empty_strided(int32_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype, int32_t device_type,
@@ -56,6 +60,7 @@ int tensor_map(const tdh_tensor_map *want, void *out);
 // ext/modules/rt.cpp
 int attr_find(PyObject *obj, PyObject *name, PyObject **out);
 PyObject *dict_of(PyObject *obj);
+PyObject *space_of(PyObject *obj);
 
 }  // namespace trident_hook
 

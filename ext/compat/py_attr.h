@@ -60,4 +60,18 @@ static inline PyObject **tdh_py_dict_place(PyObject *obj) {
   return _PyObject_GetDictPtr(obj);
 }
 
+/* An instance's __dict__ if somebody has asked for it yet, borrowed; else NULL: where the attributes are kept in the instance
+ * nobody else can hold their dict. The place is three words in front of the object; on 3.12 the lowest bit says that it
+ * is no dict. Runs no Python code, makes nothing. */
+static inline PyObject *tdh_py_space_of(PyObject *obj) {
+  PyTypeObject *type = Py_TYPE(obj);
+  if (PyType_HasFeature(type, Py_TPFLAGS_MANAGED_DICT)) {
+    uintptr_t word = ((uintptr_t *)obj)[-3];
+    return (word & 1) != 0 ? NULL : (PyObject *)word;
+  }
+  if (type->tp_dictoffset == 0) return NULL;
+  PyObject **place = _PyObject_GetDictPtr(obj);
+  return place == NULL ? NULL : *place;
+}
+
 #endif

@@ -4,8 +4,10 @@
 #include <Python.h>
 
 #include <memory>
+#include <vector>
 
 #include "common/services.h"
+#include "guard/identity.h"
 #include "tdh_interrupt.h"
 #include "tdh_num.h"
 
@@ -15,8 +17,8 @@ namespace {
 // Values are owned: what a step reads stays alive while later steps run Python code.
 class recheck {
  public:
-  recheck(tdh_call *call, int32_t n_steps, PyObject *const *objects, uint32_t *versions)
-      : call_(call), objects_(objects), versions_(versions) {
+  recheck(tdh_call *call, int32_t n_steps, void *plan, PyObject *const *objects, uint64_t *versions)
+      : call_(call), plan_(plan), objects_(objects), versions_(versions) {
     if (n_steps > few) {
       many_.reset(new PyObject *[n_steps]);
       values_ = many_.get();
@@ -83,9 +85,14 @@ class recheck {
     return s.what == TDH_READ_KEY_AT ? key : value;
   }
 
-  bool ask(const tdh_step &s) const {
+  bool ask(const tdh_step &s) {
     PyObject *const o = operand(s.of);
     switch (s.what) {
+      case TDH_ASK_NOTED:
+        noted_.push_back(o);
+        return true;
+      case TDH_ASK_APART:
+        return keep_apart(plan_, noted_);
       case TDH_ASK_IS:
         return o == operand(s.with);
       case TDH_ASK_IS_NOT:
@@ -109,21 +116,22 @@ class recheck {
     }
   }
 
-  // Asked again only when the class's version has changed since it was found as `facts` wants it.
-  static bool class_facts(PyObject *type, PyObject *facts, uint32_t &known) {
-    const unsigned int &tag = reinterpret_cast<PyTypeObject *>(type)->tp_version_tag;
-    if (known != 0 && known == tag) return true;
+  // Asked again only when the class's or its metaclass's version has changed since it was found as `facts` wants it.
+  static bool class_facts(PyObject *type, PyObject *facts, uint64_t &known) {
+    if (known != 0 && known == tdh_class_version(type)) return true;
     PyObject *answer = PyObject_CallOneArg(facts, type);
     const int truth = answer == nullptr ? -1 : PyObject_IsTrue(answer);
     Py_XDECREF(answer);
     if (truth != 1) return false;
-    known = tag;
+    known = tdh_class_version(type);
     return true;
   }
 
   tdh_call *call_;
+  void *plan_;
+  std::vector<PyObject *> noted_;
   PyObject *const *objects_;
-  uint32_t *versions_;
+  uint64_t *versions_;
   static constexpr int32_t few = 64;
   PyObject *some_[few], **values_ = some_;
   std::unique_ptr<PyObject *[]> many_;
@@ -133,13 +141,13 @@ class recheck {
 }  // namespace
 
 int env_recheck(void *plan, PyObject *arm, tdh_call *call, const tdh_step *steps, int32_t n, PyObject *const *objects,
-                uint32_t *versions) {
+                uint64_t *versions) {
   if (env_check(plan) == 0) {
     PyObject *answer = PyObject_CallOneArg(arm, call->func);
     if (answer == nullptr) tdh_error_drop();
     Py_XDECREF(answer);
   }
-  recheck guards(call, n, objects, versions);
+  recheck guards(call, n, plan, objects, versions);
   for (int32_t i = 0; i < n; i++) {
     if (guards.step(steps[i])) continue;
     tdh_error_drop();

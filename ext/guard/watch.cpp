@@ -10,6 +10,7 @@
 
 #include "compat/py_attr.h"
 #include "compat/watchers.h"
+#include "guard/identity.h"
 #include "guard/watch.h"
 #include "common/services.h"
 
@@ -29,6 +30,7 @@ struct env_plan {
   int state = stale;
   std::vector<pin> pins;
   PyObject *keep = nullptr;  // owned: tuple of everything that pins and watches name
+  object_set apart;          // objects that the guards found to be distinct, for comparison with those of a call
 };
 
 namespace {
@@ -169,6 +171,18 @@ int env_check(void *handle) {
   if (plan->state != valid) return plan->state;
   if (__builtin_expect(pins_hold(*plan), 1)) return 1;
   plan->state = stale;
+  return 0;
+}
+
+// Of the last check of the plan's guards: the objects are alive and where they were found for as long as it is valid.
+bool keep_apart(void *handle, const std::vector<PyObject *> &objects) {
+  return static_cast<env_plan *>(handle)->apart.fill(objects.data(), objects.size());
+}
+
+int env_has(void *handle, PyObject *const *objects, int32_t n) {
+  const object_set &apart = static_cast<env_plan *>(handle)->apart;
+  for (int32_t i = 0; i < n; i++)
+    if (objects[i] != nullptr && apart.has(objects[i])) return 1;
   return 0;
 }
 

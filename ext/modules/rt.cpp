@@ -25,6 +25,10 @@ int attr_find(PyObject *obj, PyObject *name, PyObject **out) {
   return tdh_py_attr_find(obj, name, out);
 }
 
+PyObject *space_of(PyObject *obj) {
+  return tdh_py_space_of(obj);
+}
+
 PyObject *dict_of(PyObject *obj) {
   if (PyModule_Check(obj)) return PyModule_GetDict(obj);
   if (PyType_Check(obj)) return ((PyTypeObject *)obj)->tp_dict;  // NULL for static builtin types from 3.12 on
@@ -46,6 +50,7 @@ extern const tdh_rt_api api = {
     unwrap,          handle_read,        op_call,     launch_env,     kernel_function,
     launch,          launch_python,      attr_find,   dict_of,        env_check,
     env_stale,       counters,           tensor_map,  launch_scratch, env_recheck,
+    all_distinct,    env_has,            space_of,
 };
 
 namespace {

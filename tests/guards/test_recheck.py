@@ -49,7 +49,7 @@ def namespace() -> dict:
     holder.a = MARK
     return {
         "number": 7, "text": "a", "ratio": 0.0, "nan": float("nan"), "nothing": None, "thing": MARK, "yes": True, "no": False,
-        "one": MARK, "two": MARK, "pair": (1, MARK), "table": {"a": 1, "b": 2}, "holder": holder, "kind": Holder,
+        "one": MARK, "two": MARK, "apart": OTHER, "pair": (1, MARK), "table": {"a": 1, "b": 2}, "holder": holder, "kind": Holder,
         "f": outer(), "watched": [],
     }  # fmt: skip
 
@@ -110,6 +110,7 @@ def cases(space: dict) -> list:
         (Guard("id", item("f").then("kwdefaults").then("dict_item", "k"), ObjectKey(MARK)),
          lambda: setattr(f, "__kwdefaults__", {"k": OTHER})),
         (Guard("class_facts", item("kind"), ObjectKey(lambda cls: cls.x is MARK)), lambda: setattr(kind, "x", OTHER)),
+        (Guard("env_distinct", item("one"), (item("one"), item("apart"))), put("apart", MARK)),
         (Guard("default_device", Source(("none",)), ObjectKey(None)), None),
     ]  # fmt: skip
 
@@ -153,6 +154,7 @@ def rooted(guard: Guard, space: dict) -> Guard:
         return Source(root, source.steps) if source.root == ("global",) else source
 
     arg = moved(guard.arg) if guard.kind == "same" else guard.arg
+    arg = tuple(map(moved, arg)) if guard.kind == "env_distinct" else arg
     return Guard(guard.kind, moved(guard.source), arg)
 
 

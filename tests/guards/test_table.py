@@ -83,8 +83,9 @@ def test_each_method_has_a_class_a_way_a_cost_and_a_test():
 
 def test_every_kind_of_ours_can_be_written():
     """What is watched as steps, the rest (and what is read through an argument) as statements. The default device is a
-    global of PyTorch's, so it is always watched."""
-    assert {kind for kind in KINDS if not hasattr(GuardWriter, f"_{kind}")} == {"default_device"}
+    global of PyTorch's, so it is always watched, and `env_distinct` is of what is; `not_of_env` is written apart."""
+    assert {kind for kind in KINDS if not hasattr(GuardWriter, f"_{kind}")} == {
+        "default_device", "env_distinct", "not_of_env"}  # fmt: skip
     assert set(KINDS) >= _WATCHED == step_code.KINDS
 
 

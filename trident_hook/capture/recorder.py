@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dis
 import threading
 import warnings
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from .. import _rt
 from .._logs import log
 from ..dynamo.compile_frame import FrameCompiler, left_alone, traced_code
 from ..dynamo.patches import catalogue, float_symbols
-from ..dynamo.refusal import last_refusal
+from ..dynamo.refusal import forbidden, last_refusal
 from ..errors import Unsupported
 from ..ir.recipe import Attr, walk
 from . import autograd, return_recipe
@@ -125,21 +124,22 @@ class Recorder:
             capture.refused(capture.problem or Unsupported("no-graph", why))
             return answer
         capture.breaks = compiled.breaks
-        self._learn(capture, compiled.guarded_code, compiled.guard_log, frame.f_locals)
+        self._learn(capture, compiled.guarded_code, compiled.guard_log)
         # What was refused runs as plain Python. Dynamo's code for it is not needed, and behind a graph break it may be wrong:
         # it passes on the number in the place of `f"{number}"` where that is a symbol.
         return answer if capture.problem is None else left_alone()
 
-    def _learn(self, capture: Capture, guarded_code, guard_log, values: dict) -> None:
+    def _learn(self, capture: Capture, guarded_code, guard_log) -> None:
         try:
             if capture.problem is not None:
                 raise capture.problem
+            if (reason := forbidden()) is not None:
+                raise Unsupported(*reason)
             names = set(guarded_code.code.co_names)
             if capture.graphs != 1 or any(name.startswith("__resume_at") for name in names):
                 raise Unsupported("graph-break", _break_reason(capture))
             capture.recipe = return_recipe.analyse(guarded_code.code, capture.graph_name, capture.globals_)
             _check_subclasses(capture.recipe)
-            _check_identities(capture.code, values)
             root = guarded_code.guard_manager.root
             translator = GuardTranslator(
                 guard_log,
@@ -171,18 +171,6 @@ def _check_subclasses(recipe) -> None:
     for expr in walk(*recipe.effects, recipe.result):
         if isinstance(expr, Attr) and expr.name == "to_subclass":
             raise Unsupported("subclass", "results are made instances of a tensor subclass")
-
-
-def _check_identities(code, values: dict) -> None:
-    """`a is b` of two numbers or strings: guards compare values, and equal ones may be two objects."""
-    plain = {n for n, v in values.items() if isinstance(v, (int, float, complex, str, bytes)) and type(v) is not bool}
-    before: list = []
-    for instruction in dis.get_instructions(code):
-        if instruction.opname == "IS_OP" and len(names := before[-2:]) == 2 and set(names) <= plain:
-            raise Unsupported("identity", f"{names[0]} is {names[1]}, of values that are compared by guards")
-        loads = instruction.opname.startswith("LOAD_FAST")
-        names = instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
-        before = [*before, *names] if loads else []
 
 
 def _break_reason(capture: Capture) -> str:

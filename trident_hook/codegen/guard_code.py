@@ -14,6 +14,9 @@ from .values import Reader
 from .writer import literal
 
 
+_FEW = 4  # objects that are compared pair by pair: six comparisons
+
+
 class GuardWriter:
     """Writes guards into one function. `scalar_type(dtype)` and `device_type(name)` give PyTorch's numbers."""
 
@@ -117,8 +120,25 @@ class GuardWriter:
     # -- relations -------------------------------------------------------------------------------------------------
     def _distinct(self, guard: Guard) -> None:
         values = list(dict.fromkeys(self.reader.object(source) for source in guard.arg))
+        may_be_missing = any(step == "space" for source in guard.arg for step, _ in source.steps)
+        if len(values) > _FEW or may_be_missing:
+            self._fail_unless(f"rt.all_distinct({self._array(values)}, {len(values)})")
+            return
         for first, second in itertools.combinations(values, 2):
             self._fail_if(f"{first} == {second}")
+
+    def write_not_of_env(self, guard: Guard, plan: int) -> None:
+        """Behind the check of the plan's guards, which notes what the objects of the environment are."""
+        self.out.comment(str(guard))
+        values = list(dict.fromkeys(self.reader.object(source) for source in guard.arg))
+        self._fail_if(f"rt.env_has(plan[{plan}], {self._array(values)}, {len(values)})")
+
+    def _array(self, values: list[str]) -> str:
+        """A C array of these objects."""
+        name = self.reader.array(len(values))
+        for index, value in enumerate(values):
+            self.out(f"{name}[{index}] = {value}")
+        return name
 
     def _same(self, guard: Guard) -> None:
         self._fail_unless(f"{self.reader.object(guard.source)} == {self.reader.object(guard.arg)}")
@@ -130,9 +150,10 @@ class GuardWriter:
         self._fail_if("ovf")
 
     def _class_facts(self, guard: Guard) -> None:
-        """Asked again only when the class's version has changed: never for most calls that evaluate this at all."""
+        """Asked again only when the version of the class or of its metaclass has changed: never for most calls that evaluate
+        this at all."""
         value, facts = self.reader.object(guard.source), self.tables.object(guard.arg)
-        known, now = f"version[{self.tables.version(guard.arg)}]", f"(<PyTypeObject*>{value}).tp_version_tag"
+        known, now = f"version[{self.tables.version(guard.arg)}]", f"tdh_class_version({value})"
         with self.out.block(f"if {known} == 0 or {known} != {now}:"):
             self._fail_unless(f"_residual({facts}, {value})")
             self.out(f"{known} = {now}")

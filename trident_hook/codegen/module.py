@@ -19,7 +19,7 @@ from .unit import GeneratedModule, Part, environment_check, kernel_definition
 from .values import Reader
 from .writer import Lines, Tables
 
-GENERATOR = 9  # raised whenever the text that is generated for the same input changes
+GENERATOR = 10  # raised whenever the text that is generated for the same input changes
 
 
 def generate(specializations: list[Specialization], ambient: list[Condition], pause=lambda: None) -> GeneratedModule:
@@ -77,7 +77,7 @@ def _specialization(
     body(f"if not ({words}): {fail()}")
     note("globals of the function", ("globals",))
     body(f"if PyFunction_GET_GLOBALS(c.func) != {tables.object(spec.globals_)}: {fail()}")
-    for guard in sorted((g for g in spec.guards if not g.is_watched), key=_cost):
+    for guard in sorted((g for g in spec.guards if not g.is_watched and g.kind != "not_of_env"), key=_cost):
         check_kind(guard)
         note(f"[{guard.class_}] {guard}", guard)
         guards.write(guard)
@@ -99,6 +99,11 @@ def _specialization(
         noted.extend((f"[env] {g}", g) for g in environment)
         body(f"k = _env_{number}(c)")
         body(f"if k >= 0: return _miss(c, {index}, {first} + k)")
+    for guard in (g for g in spec.guards if g.kind == "not_of_env"):
+        note(f"[{guard.class_}] {guard}", guard)
+        guards.write_not_of_env(
+            guard, number
+        )  # the objects of the environment are known once they are found as they were
     for expr in r.walk(*spec.recipe.effects, spec.recipe.result):
         if isinstance(expr, r.Arg):
             note(f"the argument {expr.name}", ("argument", expr.name))
@@ -174,8 +179,8 @@ def _holding(name: str, inner: str, held: int) -> str:
 
 
 def _cost(guard: Guard) -> int:
-    order = ["tensor", "none", "true", "false", "equals", "type", "id", "length", "distinct", "same"]
-    late = {"plain_context": -1, "no_attr": 50, "shape": 60, "residual": 80, "class_facts": 90}
+    order = ["tensor", "none", "true", "false", "equals", "type", "id", "length", "same"]
+    late = {"distinct": 55, "plain_context": -1, "no_attr": 50, "shape": 60, "residual": 80, "class_facts": 90}
     if guard.kind in late:
         return late[guard.kind]
     depth = len(guard.source.steps) * 12
@@ -203,7 +208,7 @@ def _wanted(spec: Specialization) -> list:
     for guard in (g for g in spec.guards if g.is_watched):
         if guard.kind in ("id", "equals", "none", "not_none", "true", "false", "nan"):
             wanted.append((guard.source, "identity"))
-        elif guard.kind == "same":
+        elif guard.kind in ("same", "env_distinct"):
             wanted += [(source, "identity") for source in guard.sources]
         elif guard.kind == "class_facts":
             wanted.append((guard.source, "attributes"))

@@ -29,7 +29,7 @@ _READS = {
 _ARGS = {"id": "IS", "type": "TYPE", "equals": "EQUALS", "nan": "EQUALS", "default_device": "EQUALS"}
 _CONSTANTS = {"none": ("IS", None), "not_none": ("IS_NOT", None), "true": ("IS", True), "false": ("IS", False)}
 #: Of guards that can be written as steps.
-KINDS = frozenset((*_ARGS, *_CONSTANTS, "same", "dict_contains", "dict_length", "class_facts"))
+KINDS = frozenset((*_ARGS, *_CONSTANTS, "same", "dict_contains", "dict_length", "class_facts", "env_distinct"))
 
 
 class StepWriter:
@@ -62,6 +62,10 @@ class StepWriter:
         elif guard.kind == "class_facts":
             facts = self._object(guard.arg)
             self._step("ASK_CLASS_FACTS", self._read(guard.source), facts, self.tables.version(guard.arg))
+        elif guard.kind == "env_distinct":
+            for source in guard.arg:
+                self._step("ASK_NOTED", self._read(source))
+            self._step("ASK_APART")
         else:
             raise Unsupported("guard", f"{guard.kind} among environment guards: {guard}")
         self._end(str(guard))

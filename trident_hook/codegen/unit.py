@@ -28,7 +28,7 @@ cdef extern from *:
     TDH_SHARED void *tdh_site[{n_sites}];
     TDH_SHARED void *tdh_plan[{n_plans}];  /* of watched environment guards */
     TDH_SHARED PyObject *tdh_arm[{n_plans}];
-    TDH_SHARED uint32_t tdh_version[{n_versions}];  /* of classes whose attributes were found as they were */
+    TDH_SHARED uint64_t tdh_version[{n_versions}];  /* of classes whose attributes were found as they were */
     TDH_SHARED int tdh_failed[{count}];  /* per specialization: the guard that did not hold when it was last asked */
     TDH_MODULE({module_name}, _entry_{count}, {count}, {own_objects}, {own_sites}, {own_plans})
     \"\"\"
@@ -37,7 +37,7 @@ cdef extern from *:
     void** site "tdh_site"
     void** plan "tdh_plan"
     PyObject** arm "tdh_arm"
-    uint32_t* version "tdh_version"
+    uint64_t* version "tdh_version"
     int* failed "tdh_failed"
 
 cdef uint64_t zero8  # as every static variable: nothing that stands outside of functions is run

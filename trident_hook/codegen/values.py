@@ -79,6 +79,8 @@ class Reader:
         elif step in ("generic_dict", "type_dict"):
             out(f"{name} = rt.dict_of({base})")
             out(f"if {name} == NULL: {fail}")
+        elif step == "space":
+            out(f"{name} = rt.space_of({base})")
         elif step == "dict_item":
             out(f"if not PyDict_Check({base}): {fail}")
             out(f"{name} = PyDict_GetItemWithError({base}, {self.tables.object(key)})")
@@ -170,6 +172,12 @@ class Reader:
             if isinstance(expr.key.value, str):  # a dict: the read checks that it is one
                 return base.then("dict_item", expr.key.value, str(expr))
         return None
+
+    def array(self, length: int) -> str:
+        """Name of a new array of objects."""
+        name = f"ids_{len(self.declared)}"
+        self.declared.append(f"PyObject* {name}[{length}]")
+        return name
 
     # -- bookkeeping -----------------------------------------------------------------------------------------------
     def _hold(self) -> str:

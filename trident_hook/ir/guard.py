@@ -25,7 +25,9 @@ KINDS = {
     "dict_length": "number of keys",
     "dict_contains": "(wanted: bool, key)",
     "no_attr": "attribute name that must be absent",
-    "distinct": "names of sources: the tensors must be distinct objects (source: the first)",
+    "distinct": "sources: all must be distinct objects (source: the first)",
+    "env_distinct": "sources of the environment: all must be distinct objects (source: the first)",
+    "not_of_env": "sources of the call: none may be one of the objects of `env_distinct` (source: the first)",
     "same": "a source: both must be the same object",
     "shape": "ShapeText",
     "class_facts": "ClassFacts: the attributes that a class, its bases and its metaclass had",
@@ -69,8 +71,8 @@ class ShapeText:
 
 #: Kinds whose answer can only change with something that `environment.py` watches or pins.
 _WATCHED = frozenset(("id", "equals", "none", "not_none", "true", "false", "nan", "type", "class_facts", "same",
-                      "dict_contains", "dict_length", "default_device"))  # fmt: skip
-_UNWATCHED_STEPS = frozenset(("list_item", "item", "call", "apply"))
+                      "dict_contains", "dict_length", "default_device", "env_distinct"))  # fmt: skip
+UNWATCHED_STEPS = frozenset(("list_item", "item", "call", "apply"))
 
 
 @dataclass(frozen=True)
@@ -86,12 +88,14 @@ class Guard:
         specialization: see `Specialization.state`. The default device is a module's global, so it is environment."""
         if self.kind == "default_device":
             return "env"
-        if self.kind in ("distinct", "shape"):
+        if self.kind in ("distinct", "shape", "not_of_env"):
             return "input"
         return "input" if any(source.is_input for source in self.sources) else "env"
 
     @property
     def sources(self) -> tuple[Source, ...]:
+        if self.kind in ("distinct", "env_distinct", "not_of_env"):
+            return self.arg
         return (self.source, self.arg) if self.kind == "same" else (self.source,)
 
     @cached_property
@@ -102,7 +106,7 @@ class Guard:
             return False
         if self.kind == "equals" and not _is_fixed(self.arg.value):
             return False
-        return not any(step in _UNWATCHED_STEPS for source in self.sources for step, _ in source.steps)
+        return not any(step in UNWATCHED_STEPS for source in self.sources for step, _ in source.steps)
 
     def __str__(self) -> str:
         return self._words
@@ -126,7 +130,9 @@ class Guard:
             "dict_length": lambda: f"len({source}) == {arg}",
             "dict_contains": lambda: f"{arg[1]!r} {'in' if arg[0] else 'not in'} {source}",
             "no_attr": lambda: f"not hasattr({source}, {arg!r})",
-            "distinct": lambda: "distinct tensors: " + ", ".join(map(str, arg)),
+            "distinct": lambda: "distinct objects: " + ", ".join(map(str, arg)),
+            "env_distinct": lambda: "distinct objects: " + ", ".join(map(str, arg)),
+            "not_of_env": lambda: f"no object of the environment: {', '.join(map(str, arg))}",
             "same": lambda: f"{source} is {arg}",
             "shape": lambda: str(arg),
             "class_facts": lambda: f"{source} has the attributes it had",

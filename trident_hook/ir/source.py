@@ -12,6 +12,7 @@ ROOTS = ("local", "global", "object", "none")
 STEPS = (
     "attr",  # getattr(value, key)
     "generic_dict",  # the instance or module __dict__ of the value
+    "space",  # the same where somebody has asked the instance for it, else nothing
     "dict_item",  # value[key] for an exact or sub-classed dict
     "tuple_item",  # value[key] for a tuple
     "list_item",  # value[key] for a list
@@ -68,6 +69,7 @@ class Source:
 _STEP_TEXT = {
     "attr": lambda base, key: f"{base}.{key}",
     "generic_dict": lambda base, key: f"{base}.__dict__",
+    "space": lambda base, key: f"{base}.__dict__",
     "type_dict": lambda base, key: f"{base}.__dict__",
     "dict_item": lambda base, key: f"{base}[{key!r}]",
     "tuple_item": lambda base, key: f"{base}[{key}]",

@@ -240,6 +240,11 @@ class _Eyes:
                 return "", f"{other} is {source}"
         return "", ""
 
+    _guard_env_distinct = _guard_distinct
+
+    def _guard_not_of_env(self, guard: Guard) -> tuple[str, str]:
+        return "", ", ".join(f"{source} is {show(self.value(source))}" for source in guard.arg)
+
     def _guard_same(self, guard: Guard) -> tuple[str, str]:
         return "one object", " and ".join(show(self.value(source)) for source in guard.sources)
 
@@ -330,7 +335,7 @@ def _step(base, step: str, key):
     kind = type(base)
     if step == "attr":
         return attribute(base, key)
-    if step in ("generic_dict", "type_dict"):
+    if step in ("generic_dict", "space", "type_dict"):
         space = _rt.dict_of(base)
         return MISSING if space is None else space
     if step in ("dict_item", "tuple_item", "list_item", "item"):

@@ -16,6 +16,7 @@ from ...ir.guard import Guard, ShapeText, TensorFacts
 from ...ir.objects import ObjectKey
 from ...ir.source import Source
 from ..graph import float_inputs
+from .identity import guards_of_identity
 from .of_the_environment import guards_of_the_environment
 from .set_order import without_order
 
@@ -87,6 +88,7 @@ class GuardTranslator:
             if root_id == id(self.root):
                 guards.extend(self._epilogue(args, nodes))
         self._check_complete(nodes)
+        guards = guards_of_identity(nodes, self._source_of, guards)
         values = [node.kwargs.get("example_value") for node in nodes]
         added = guards_of_the_environment(guards, values, self.traced_code, self.globals)
         return _dedupe([*without_order(guards, self.code), *added])

@@ -7,6 +7,7 @@ from . import (
     autograd_function,
     float_symbols,
     guard_recording,
+    identity,
     inlined_globals,
     is_compiling,
     left_out_guards,
@@ -17,6 +18,7 @@ from . import (
 PATCHES = (
     is_compiling.tracing_state,
     *left_out_guards.PATCHES,
+    *identity.PATCHES,
     autograd_function.autograd_function,
     float_symbols.float_symbols,
     inlined_globals.inlined_globals,
