@@ -228,3 +228,26 @@ def test_launch_hooks_see_every_launch(through):
     finally:
         knobs.runtime.launch_enter_hook.remove(hook)
     routed(fn, X, 3, via="scm")
+
+
+class Meta(type):
+    rate = 2
+
+
+class Rated(metaclass=Meta):
+    pass
+
+
+def by_metaclass(x):
+    return x * Rated.rate
+
+
+def test_an_attribute_of_a_metaclass(through, monkeypatch):
+    """The class's own version does not change with it."""
+    fn = through(by_metaclass)
+    warm(fn, X)
+    monkeypatch.setattr(Meta, "rate", 5)
+    assert torch.equal(routed(fn, X, via="dynamo"), X * 5)
+    assert torch.equal(routed(fn, X, via="scm"), X * 5)
+    monkeypatch.setattr(Meta, "rate", 2)
+    assert torch.equal(routed(fn, X, via="scm"), X * 2)
