@@ -176,7 +176,6 @@ static inline uint64_t tdh_class_version(PyObject *type) {
   return own == 0 || meta == 0 ? 0 : meta << 32 | own;
 }
 
-
 /* Sets that are equal already: the same values in the same order, for code that goes through them. {0, 8} and {8, 0} are
  * equal, and which member comes first depends on which was added first. Sets in guards are small. */
 static int tdh_members_equal(PyObject *o, PyObject *want) {

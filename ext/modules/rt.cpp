@@ -45,12 +45,20 @@ PyObject *dict_of(PyObject *obj) {
 }
 
 extern const tdh_rt_api api = {
-    TDH_ABI_VERSION, sizeof(tdh_rt_api), tensor_read, keys_apply,     state_read,
-    empty_strided,   data_ptr,           retain,      release,        wrap,
-    unwrap,          handle_read,        op_call,     launch_env,     kernel_function,
-    launch,          launch_python,      attr_find,   dict_of,        env_check,
-    env_stale,       counters,           tensor_map,  launch_scratch, env_recheck,
-    all_distinct,    env_has,            space_of,
+    TDH_ABI_VERSION, sizeof(tdh_rt_api),
+    tensor_read,     keys_apply,
+    state_read,      empty_strided,
+    data_ptr,        retain,
+    release,         wrap,
+    unwrap,          handle_read,
+    op_call,         launch_env,
+    kernel_function, launch,
+    launch_python,   attr_find,
+    dict_of,         env_check,
+    env_stale,       counters,
+    tensor_map,      launch_scratch,
+    env_recheck,     all_distinct,
+    env_has,         space_of,
 };
 
 namespace {

@@ -284,7 +284,8 @@ def test_a_default(served):
         assert fn(X).tolist() == [3.0, 3.0]
     assert fn(X, object()).tolist() == [2.0, 2.0]
     other = [object()]
-    assert fn(X, DEFAULT, other).tolist() == [3.0, 3.0] and other[-1] == 1
+    assert fn(X, DEFAULT, other).tolist() == [3.0, 3.0]
+    assert other[-1] == 1
 
 
 def test_cells_that_two_functions_share(served):

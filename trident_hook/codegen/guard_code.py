@@ -13,7 +13,6 @@ from . import intexpr
 from .values import Reader
 from .writer import literal
 
-
 _FEW = 4  # objects that are compared pair by pair: six comparisons
 
 

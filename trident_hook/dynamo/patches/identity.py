@@ -63,12 +63,14 @@ def _check(left, right) -> None:
         forbid("identity", "`is` between bound methods, which are made when they are read")
     if left.is_python_constant() and right.is_python_constant():
         values = left.as_python_constant(), right.as_python_constant()
-        if type(values[0]) is type(values[1]) and type(values[0]) is not bool and isinstance(values[0], _VALUES):
-            if not all(type(v) is int and v in _SMALL_INTS for v in values):
-                forbid(
-                    "identity",
-                    f"`is` between two objects of type {type(values[0]).__name__}, which guards compare by value",
-                )
+        if _are_told_by_value(*values):
+            forbid("identity", f"`is` between two of type {type(values[0]).__name__}, which guards compare by value")
+
+
+def _are_told_by_value(one, other) -> bool:
+    if type(one) is not type(other) or type(one) is bool or not isinstance(one, _VALUES):
+        return False
+    return not all(type(v) is int and v in _SMALL_INTS for v in (one, other))
 
 
 def _is_number(variable) -> bool:
