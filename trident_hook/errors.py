@@ -46,3 +46,16 @@ class Unsupported(Exception):
 
     def __str__(self) -> str:
         return f"{self.slug}: {self.detail}" if self.detail else self.slug
+
+
+def interrupt_behind(error: BaseException, handled: BaseException | None) -> BaseException | None:
+    """The interrupt (what is no Exception) in whose handling `error` was raised, if one is: a `finally` that asserts something
+    puts its own error in the place of the interrupt. `handled`: what was being handled before, which is not looked behind."""
+    seen: set[int] = set()
+    at: BaseException | None = error
+    while at is not None and at is not handled and id(at) not in seen:
+        if not isinstance(at, Exception):
+            return at
+        seen.add(id(at))
+        at = at.__context__
+    return None

@@ -144,8 +144,10 @@ int env_recheck(void *plan, PyObject *arm, tdh_call *call, const tdh_step *steps
                 uint64_t *versions) {
   if (env_check(plan) == 0) {
     PyObject *answer = PyObject_CallOneArg(arm, call->func);
+    const bool interrupted = tdh_is_interrupt();
     if (answer == nullptr) tdh_error_drop();
     Py_XDECREF(answer);
+    if (interrupted && n > 0) return steps[0].guard;  // a miss: it is raised before anything has been done
   }
   recheck guards(call, n, plan, objects, versions);
   for (int32_t i = 0; i < n; i++) {

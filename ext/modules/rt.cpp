@@ -11,11 +11,13 @@
 #include "aten/op_site.h"
 #include "compat/py_attr.h"
 #include "guard/context.h"
+#include "guard/thread_state.h"
 #include "guard/watch.h"
 #include "launch/launch.h"
 #include "scm/ranges.h"
 #include "scm/bind.h"
 #include "common/services.h"
+#include "tdh_interrupt.h"
 
 namespace trident_hook {
 
@@ -271,6 +273,31 @@ PyObject *py_live_handles(PyObject *, PyObject *) {
   return PyLong_FromLongLong((long long)counters[TDH_COUNT_HANDLES_LIVE]);
 }
 
+PyObject *call_uninterrupted(PyObject *callable, PyObject *const *args, Py_ssize_t n) {
+  PyObject *answer = PyObject_Vectorcall(callable, args, n, nullptr);
+  if (answer != nullptr || !tdh_is_interrupt()) return answer;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  answer = PyObject_Vectorcall(callable, args, n, nullptr);
+  if (answer != nullptr) {  // else the caller meets the second one; nobody sends two
+    PyErr_Restore(type, value, traceback);
+    tdh_interrupt_put_off();
+    return answer;
+  }
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+  return nullptr;
+}
+
+// uninterrupted(callable) -> callable: asked again where an interrupt came in it, which is raised after it
+PyObject *py_uninterrupted(PyObject *, PyObject *callable) {
+  static PyMethodDef call = {"uninterrupted",
+                             reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(call_uninterrupted)), METH_FASTCALL,
+                             nullptr};
+  return PyCFunction_New(&call, callable);
+}
+
 PyMethodDef methods[] = {
     {"state_read", py_state_read, METH_NOARGS, "state_read() -> (may serve, eight words)"},
     {"tensor_read", py_tensor_read, METH_O, "tensor_read(obj) -> dict of what guards see, or None"},
@@ -299,6 +326,9 @@ PyMethodDef methods[] = {
     {"env_release", py_env_release, METH_NOARGS, "env_release(): give the watcher ids back"},
     {"counters", py_counters, METH_NOARGS, "counters() -> dict"},
     {"counters_reset", py_counters_reset, METH_NOARGS, "counters_reset(): all but handles_live"},
+    {"thread_state", py_thread_state, METH_NOARGS, "thread_state() -> capsule of PyTorch's state of this thread"},
+    {"thread_state_restore", py_thread_state_restore, METH_O, "thread_state_restore(capsule): as it was then"},
+    {"uninterrupted", py_uninterrupted, METH_O, "uninterrupted(callable) -> it, with interrupts put off"},
     {"live_handles", py_live_handles, METH_NOARGS, "live_handles() -> owned tensor handles given out"},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from .._logs import log
 from ..dynamo.compile_frame import FrameCompiler, left_alone, traced_code
 from ..dynamo.patches import catalogue, float_symbols
 from ..dynamo.refusal import forbidden, last_refusal
-from ..errors import Unsupported
+from ..errors import Unsupported, interrupt_behind
 from ..ir.recipe import Attr, walk
 from . import autograd, return_recipe
 from .graph import float_inputs, launches
@@ -104,14 +105,21 @@ class Recorder:
         capture = Capture(record, frame.f_code, frame.f_globals, tuple(words), symbolic, fixed)
         stack = _stack.__dict__.setdefault("captures", [])
         stack.append(capture)
+        before, handled = _rt.thread_state(), sys.exc_info()[1]
         try:
             with float_symbols.noting(_note_float):
                 compiled = self._compiler.compile(frame, cache_entry, frame_state, symbolic, fixed)
         except Exception as error:  # Dynamo's own failure, or our refusal, must not reach the user's call
+            if (interrupt := interrupt_behind(error, handled)) is not None:
+                _rt.thread_state_restore(before)
+                raise interrupt from None
             first = str(error).strip().splitlines()
             unknown = Unsupported("dynamo-error", f"{type(error).__name__}: {first[0] if first else ''}")
             capture.refused(capture.problem or unknown)
             return left_alone()
+        except BaseException:  # an interrupt, which may have come between a mode's coming into force and its block
+            _rt.thread_state_restore(before)
+            raise
         finally:
             stack.pop()
         answer = compiled.answer

@@ -49,12 +49,17 @@ class Runner:
             raise Unsupported("launch", "launches with descriptors or hooks that cannot be told apart")
         self._lock = threading.Lock()
         _runners.add(self)
-        self._begun = False
+        self._begun: int | None = None  # the thread whose run is the first
         self._seen: dict[tuple, list] = {}  # binaries that some specialization launches, kept alive for their ids
 
     def __call__(self, *inputs):
-        if self._is_first():
-            return self._first_run(inputs)
+        try:
+            if self._is_first():
+                return self._first_run(inputs)
+        except BaseException:
+            if self._begun == threading.get_ident() and not self.capture.complete:
+                self._begun = None
+            raise
         if self.uses_results:
             return LaunchingInterpreter(self.capture.traced, self.sites, launches.run_again).run(*inputs)
         if not self._outer or not (self._ours or self._may_learn()):
@@ -67,19 +72,15 @@ class Runner:
     def _is_first(self) -> bool:
         """One run at a time claims to be the first, until one has ended well."""
         with self._lock:
-            if self._begun or self.capture.problem is not None:
+            if self._begun is not None or self.capture.problem is not None:
                 return False
-            self._begun = True
+            self._begun = threading.get_ident()
             return True
 
     def _first_run(self, inputs: tuple):
         capture = self.capture
         interpreter = LaunchingInterpreter(capture.traced, self.sites, launches.run_and_record)
-        try:
-            outputs = interpreter.run(*inputs)
-        except BaseException:
-            self._begun = False
-            raise
+        outputs = interpreter.run(*inputs)
         refusal = self._learn(self.sites, interpreter.samples, capture.record.learning.learned)
         if refusal is not None:
             capture.problem = refusal
@@ -127,6 +128,9 @@ class Runner:
         except Exception as error:
             log("capture", "internal fault: %s: %s", type(error).__name__, error)
             problem = Unsupported("internal", f"{type(error).__name__}: {error}")
+        except BaseException:  # an interrupt: the next run tells of it
+            self._seen.pop(key, None)
+            raise
         self.capture.refused(problem)
         return problem
 

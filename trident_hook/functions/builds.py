@@ -70,9 +70,14 @@ class Builds:
         """Builds all that was learned, also while it builds. Calls go on meanwhile: no compiler holds the lock of their state."""
         try:
             with self._locks.building:
-                while self._next():
-                    self.check()
-        except BaseException:  # an interrupt: what it would have built is built after the next miss
+                try:
+                    while self._next():
+                        self.check()
+                except BaseException:  # an interrupt: what it would have built is built after the next miss
+                    with self._locks.state:
+                        self._learning.give_back()
+                    raise
+        except BaseException:
             self.queued = False
             raise
 
@@ -91,11 +96,6 @@ class Builds:
             self._put_back(wanted, refusal)
         except Exception as error:
             self._note_failure(error)
-        except BaseException:
-            with self._locks.state:
-                self._learning.put_back(wanted[len(self._learning.specializations) :])
-                self._learning.wanted = self._learning.specializations
-            raise
         else:
             self._put_in_place(wanted, generated, module, started)
         return True
@@ -122,12 +122,14 @@ class Builds:
             return wanted
 
     def _put_in_place(self, wanted: list, generated, module, started: float) -> None:
+        """In an order that an interrupt may break off anywhere: what is not noted yet is built once more."""
         learning, code = self._learning, self._code_reference()
+        presented = profiling.presented(code, module, learning.name)
         with self._locks.state:
+            self._last_miss.of_module(module, wanted, generated)
+            _core.entry_scm_set(code, presented)
             learning.specializations = wanted
             self.source = generated.source
-            _core.entry_scm_set(code, profiling.presented(code, module, learning.name))
-            self._last_miss.of_module(module, wanted, generated)
             self._entries.forget_after_build(self._last_miss.has_keys)
             self.done += 1
             self.seconds += time.perf_counter() - started

@@ -25,6 +25,7 @@ class Learning:
         self.specializations: list = []  # in the module that is in place
         self.wanted: list = []  # in that module, or in the one that is being built
         self.fresh: list = []  # captured, and in neither
+        self._taken: list = []  # by the build that is under way
         self.fixed_floats: Unsupported | None = None  # why floats that change are constants here
         self.reads_contexts = False  # a capture saw what a torch.autograd.Function saved
         self._captures = 0
@@ -113,8 +114,13 @@ class Learning:
     # -- what the builds call ----------------------------------------------------------------------------------------
     def take(self) -> list:
         """What is new; it is the build's from now on."""
-        fresh, self.fresh = self.fresh, []
-        return fresh
+        self._taken, self.fresh = self.fresh, []
+        return self._taken
+
+    def give_back(self) -> None:
+        """The build that took it was interrupted: what is not in a module by now is new again."""
+        self.put_back([spec for spec in self._taken if not any(spec is known for known in self.specializations)])
+        self._taken, self.wanted = [], self.specializations
 
     def put_back(self, specs: list) -> None:
         """What a build could not bring in, before all that was learned meanwhile."""

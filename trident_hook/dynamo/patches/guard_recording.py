@@ -12,6 +12,7 @@ import functools
 import threading
 from dataclasses import dataclass, field
 
+from ... import _rt
 from .registry import patch
 
 _active = threading.local()
@@ -67,6 +68,11 @@ def _depth(node: Node) -> int:
     return depth
 
 
+#: Guards that call Python from Dynamo's C++, which takes whatever they raise for "no" and forgets it. An interrupt that comes in
+#: one is raised behind the check.
+_IN_PYTHON = ("lambda", "epilogue_lambda")
+
+
 @contextlib.contextmanager
 def recording():
     """Records on this thread into the GuardLog that it yields, while the patch is in force."""
@@ -91,6 +97,8 @@ def _wrap_method(name: str, original):
                     log.node_of(self)
                 else:
                     log.node_of(self).leaves.append((kind, args))
+            if kind in _IN_PYTHON and args:
+                args = (_rt.uninterrupted(args[0]), *args[1:])
             return original(self, *args)
 
         return add
