@@ -142,6 +142,7 @@ cdef extern from "tdh_rt.h":
         int (*all_distinct)(PyObject**, int32_t) noexcept
         int (*env_has)(void*, PyObject**, int32_t) noexcept
         PyObject* (*space_of)(PyObject*) noexcept
+        PyObject* (*attr_stored)(PyObject*, PyObject*) noexcept
 
 
 cdef extern from "tdh_num.h":

@@ -207,6 +207,9 @@ typedef struct tdh_rt_api {
   int (*env_has)(void *plan, PyObject *const *objects, int32_t n);
   /* An instance's __dict__, borrowed; NULL where it has none, or none yet. */
   PyObject *(*space_of)(PyObject *obj);
+  /* An attribute that is stored as it is (in a dict, a slot, a cell): borrowed, NULL (no exception) for any other. Runs no
+   * Python code: for what may be asked of any object. */
+  PyObject *(*attr_stored)(PyObject *obj, PyObject *name);
 } tdh_rt_api;
 
 /* What a generated module shows of itself before it is bound: attribute `__tdh_module__`, a PyCapsule. Everything is

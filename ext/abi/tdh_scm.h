@@ -8,7 +8,7 @@
 #include <Python.h>
 #include <stdint.h>
 
-#define TDH_ABI_VERSION 6
+#define TDH_ABI_VERSION 7
 
 /* Outcomes of one dispatch. */
 enum {

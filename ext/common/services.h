@@ -61,6 +61,7 @@ int tensor_map(const tdh_tensor_map *want, void *out);
 int attr_find(PyObject *obj, PyObject *name, PyObject **out);
 PyObject *dict_of(PyObject *obj);
 PyObject *space_of(PyObject *obj);
+PyObject *attr_stored(PyObject *obj, PyObject *name);
 
 }  // namespace trident_hook
 

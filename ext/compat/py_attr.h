@@ -4,6 +4,7 @@
 #define TDH_COMPAT_PY_ATTR_H
 
 #include <Python.h>
+#include <structmember.h>
 
 static inline int tdh_py_dict_lacks(PyObject *dict, PyObject *name) {
   if (dict == NULL || PyDict_GET_SIZE(dict) == 0) return 1;
@@ -28,6 +29,30 @@ static inline int tdh_py_attr_find(PyObject *obj, PyObject *name, PyObject **out
 #else
   return _PyObject_LookupAttr(obj, name, out); /* the same function under its private name; goes with 3.12 */
 #endif
+}
+
+/* Where an instance's attribute is an object that is stored, in its dict, in a slot or in its class: that, borrowed. NULL (no
+ * exception) when it is absent, or something would be calculated or called for it. Runs no Python code and changes nothing
+ * (but for a class that has __getattr__, whose instances get a dict). */
+static inline PyObject *tdh_py_attr_stored(PyObject *obj, PyObject *name, PyObject *(*dict_of)(PyObject *)) {
+  PyTypeObject *type = Py_TYPE(obj);
+  PyObject *in_class = _PyType_Lookup(type, name), *found = NULL;
+  int is_plain = type->tp_getattro == PyObject_GenericGetAttr;
+  if (in_class && Py_TYPE(in_class)->tp_descr_set) {
+    if (!is_plain || !Py_IS_TYPE(in_class, &PyMemberDescr_Type)) return NULL;
+    if (((PyMemberDescrObject *)in_class)->d_member->type != T_OBJECT_EX) return NULL;
+  } else if (!is_plain || (in_class && Py_TYPE(in_class)->tp_descr_get)) {
+    PyObject *dict = dict_of(obj);
+    found = dict && PyDict_Check(dict) ? PyDict_GetItemWithError(dict, name) : NULL;
+    if (found == NULL) PyErr_Clear();
+    return found || (in_class && Py_TYPE(in_class)->tp_descr_get) ? found : in_class;
+  }
+  if (tdh_py_attr_find(obj, name, &found) != 1) {
+    PyErr_Clear();
+    return NULL;
+  }
+  Py_DECREF(found); /* who has it keeps it */
+  return found;
 }
 
 /* CPython 3.13 (gh-115776) keeps an instance's attributes inside the instance, with a __dict__ that looks at them there, and

@@ -46,6 +46,15 @@ PyObject *dict_of(PyObject *obj) {
   return dict;
 }
 
+PyObject *attr_stored(PyObject *obj, PyObject *name) {
+  if (PyCell_Check(obj)) return PyUnicode_CompareWithASCIIString(name, "cell_contents") ? nullptr : PyCell_GET(obj);
+  if (!PyModule_CheckExact(obj) && !PyType_Check(obj)) return tdh_py_attr_stored(obj, name, dict_of);
+  PyObject *dict = dict_of(obj);  // of a class: what its bases have is not looked for
+  PyObject *found = dict == nullptr ? nullptr : PyDict_GetItemWithError(dict, name);
+  if (found == nullptr) PyErr_Clear();
+  return found;
+}
+
 extern const tdh_rt_api api = {
     TDH_ABI_VERSION, sizeof(tdh_rt_api),
     tensor_read,     keys_apply,
@@ -61,6 +70,7 @@ extern const tdh_rt_api api = {
     tensor_map,      launch_scratch,
     env_recheck,     all_distinct,
     env_has,         space_of,
+    attr_stored,
 };
 
 namespace {

@@ -11,7 +11,6 @@ import torch
 
 from trident_hook import _rt
 from trident_hook.codegen.dispatch_code import Dispatcher
-from trident_hook.codegen.facts import facts_of
 from trident_hook.codegen.writer import Tables
 from trident_hook.ir.guard import Guard, TensorFacts
 from trident_hook.ir.objects import ObjectKey
@@ -107,15 +106,25 @@ def test_one_answer_for_all_is_no_question():
 
 
 def test_reading_runs_no_python():
-    """Only arguments, and items of tuples and lists in them, are looked at."""
-    by_attribute = local("a").then("attr", "mode")
-    by_key = local("a").then("dict_item", "mode")
-    in_tuple = local("a").then("tuple_item", 0)
-    for source, is_read in ((by_attribute, False), (by_key, False), (in_tuple, True)):
-        groups, _ = tree(*(spec(Guard("equals", source, ObjectKey(n))) for n in range(3)))
-        assert set(groups) == (singles(3) if is_read else {(0, 1, 2)})
-    environment = Source(("global",), (("dict_item", "SCALE"),), "SCALE")
-    assert not [f for f, _ in facts_of(spec(Guard("equals", environment, ObjectKey(1)))).values() if f.source]
+    """What is stored is looked at, nothing that is calculated, and no key whose comparison is the program's."""
+    a = local("a")
+    stored = (a.then("attr", "mode"), a.then("dict_item", "mode"), a.then("tuple_item", 0), a.then("code"),
+              a.then("generic_dict").then("dict_item", 3), Source(("global",)).then("dict_item", "N"))  # fmt: skip
+    other = (a.then("item", "mode"), a.then("call"), a.then("apply", ObjectKey(len)), a.then("dict_item", (1, 2)),
+             a.then("attr", "mode").then("call").then("attr", "n"))  # fmt: skip
+    for source in (*stored, *other):
+        groups, text = tree(*(spec(Guard("equals", source, ObjectKey(n))) for n in range(3)))
+        assert set(groups) == (singles(3) if source in stored else {(0, 1, 2)}), source
+        assert "attr_find" not in text
+        assert "PyObject_" not in text
+
+
+def test_relations_between_values_are_told_apart():
+    a, b = local("a"), local("b")
+    groups, _ = tree(spec(Guard("same", a, b)), spec(Guard("distinct", b, (b, a))))
+    assert set(groups) == singles(2)
+    groups, _ = tree(*(spec(Guard("dict_contains", a, (wanted, ObjectKey("k")))) for wanted in (True, False)))
+    assert set(groups) == singles(2)
 
 
 def test_the_same_text_every_time():

@@ -7,13 +7,16 @@ time only: a call that some specialization holds for is a hit, and a miss knows 
 from __future__ import annotations
 
 from ..ir.objects import ObjectKey
+from ..ir.source import Source
 from ..ir.specialization import Specialization
-from .facts import ABOUT_TENSORS, COST, TENSOR_COST, Fact, facts_of
-from .values import Reader
+from .facts import ABOUT_TENSORS, COST, STEP_COST, TENSOR_COST, Fact, facts_of
+from .values import StoredReader
 from .writer import Lines, Tables, literal
 
 #: Nanoseconds for asking one specialization that does not hold: what a question has to save.
 _TRY = 25
+#: Misses in a row that ask every specialization; then one of so many does. A function at its limit may miss in every call.
+_PATIENCE = 64
 #: Levels of indentation; two for each question under another.
 _DEEPEST = 40
 
@@ -27,7 +30,7 @@ class Dispatcher:
         self.groups: dict[tuple[int, ...], int] = {}
         self.out = Lines(1)
         first = specializations[0]
-        self.reader = Reader(self.out, tables, first.argument_names, first.free_names, lambda: "break")
+        self.reader = StoredReader(self.out, tables, first.argument_names, first.free_names, lambda: "break")
         self.declared: list[str] = []
         self.values: dict[str, str] = {}  # expression -> C variable that holds it
         self.left = 4 * len(specializations)  # questions that may still be asked: a bound on the text
@@ -90,7 +93,7 @@ class Dispatcher:
                 continue  # reading a pointer makes a lazy copy real: only where every member would
             largest = max(map(len, branches.values()), default=0)
             met = sum(len(b) * (len(b) + len(rest)) for b in branches.values()) + len(rest) * (largest + len(rest))
-            cost = COST[fact.kind]
+            cost = COST[fact.kind] + self._reading(fact.source)
             if fact.kind in ABOUT_TENSORS and fact.source.key not in read:
                 cost += TENSOR_COST
             elif fact.kind in ("is", "class"):
@@ -99,6 +102,14 @@ class Dispatcher:
             if total < lowest - 1e-9:
                 best, lowest = fact, total
         return best, useful
+
+    def _reading(self, source: Source | None) -> int:
+        """What the steps to its value cost that are not made yet."""
+        cost = 0
+        while source is not None and source.steps and source.key not in self.reader.known:
+            cost += STEP_COST.get(source.steps[-1][0], 1)
+            source = Source(source.root, source.steps[:-1])
+        return cost
 
     def _split(self, members: tuple[int, ...], fact: Fact) -> tuple[dict, tuple[int, ...]]:
         """Members by the answer that they need, and those that any answer suits."""
@@ -146,6 +157,16 @@ class Dispatcher:
 
     def _read_class(self, fact: Fact) -> str:
         return self._variable("PyObject*", f"<PyObject*>Py_TYPE({self.reader.object(fact.source)})")
+
+    def _read_same(self, fact: Fact) -> str:
+        return self._variable("int", f"{self.reader.object(fact.source)} == {self.reader.object(fact.detail)}")
+
+    def _read_contains(self, fact: Fact) -> str:
+        value = self.reader.object(fact.source)
+        self.out(f"if not PyDict_Check({value}): break")
+        found = self._variable("int", f"PyDict_Contains({value}, {self.tables.object(fact.detail)})")
+        self.out(f"if {found} < 0: PyErr_Clear()")
+        return found
 
     def _read_int(self, fact: Fact) -> str:
         return self.reader.int(fact.source)
@@ -199,10 +220,17 @@ def write_entry(specializations: list[Specialization], tables: Tables) -> str:
         out('"""')
         out(f"static const int first[] = {{{', '.join(map(str, begins))}}};  /* of each group in `members` */")
         out(f"static int members[] = {{{', '.join(map(str, members))}}};  /* of a group, the last hit in front */")
+        out("static uint32_t in_vain[1];  /* misses in a row for which all were asked, or would have been */")
         out('"""')
         out("const int first[1]")
         out("int members[1]")
-    return choose + out.text() + "\n" + _ENTRY.replace("@COUNT@", str(len(specializations)))
+        out("uint32_t in_vain[1]")
+    return (
+        choose
+        + out.text()
+        + "\n"
+        + _ENTRY.replace("@COUNT@", str(len(specializations))).replace("@PATIENCE@", str(_PATIENCE))
+    )
 
 
 _SINGLE_ENTRY = """
@@ -228,13 +256,19 @@ cdef void _to_front(int group, int spec) noexcept:
 
 
 cdef int _others(tdh_call* c, const tdh_state* st, PyObject** result) noexcept:
-    # Nothing that was chosen holds. Everything is asked, so that a miss is one for sure.
+    # Nothing that was chosen holds. Everything is asked, so that a miss is one for sure; after many in vain now and then.
     cdef int k, status
+    if in_vain[0] >= @PATIENCE@ and in_vain[0] % @PATIENCE@ != 0:
+        in_vain[0] += 1
+        c.spec = -1
+        return TDH_MISS
     for k in range(@COUNT@):
         status = specs[k](c, st, result)
         if status != TDH_MISS:
             c.spec = k
+            in_vain[0] = 0
             return status
+    in_vain[0] += 1
     return TDH_MISS
 
 

@@ -8,8 +8,10 @@ missing here, or too narrow, costs time and never an answer."""
 from __future__ import annotations
 
 import enum
+import itertools
 import struct
 from dataclasses import dataclass
+from functools import cached_property
 
 from ..ir import recipe as r
 from ..ir.guard import Guard
@@ -19,15 +21,20 @@ from ..ir.source import Source
 from ..ir.specialization import Specialization
 from . import numbers as torch_numbers
 
-#: Steps from an argument that can be read so. Keys of dicts are not: comparing one may run Python code.
-_STEPS = ("tuple_item", "list_item")
+#: Steps that can be read so. An attribute only where it is stored as it is; a key of a dict only if it is a plain one.
+_STEPS = ("tuple_item", "list_item", "attr", "generic_dict", "dict_item", "type", "type_dict", "code", "closure",
+          "defaults", "kwdefaults")  # fmt: skip
+_KEYS = (str, int, bool, type(None))
+_MOST_PAIRS = 16  # of tensors that are told to be distinct
 _TENSOR_NUMBERS = ("ndim", "dtype", "device_type", "device_index", "requires_grad")
 #: Characters of a string that may be looked at.
 _CHARACTERS = 48
 
 #: Nanoseconds that asking costs, roughly, once the value that it is about has been read.
 COST = {"state": 0, "is": 1, "class": 1, "int": 2, "float": 2, "length": 2, "text_length": 2, "character": 2,
-        "number": 1, "keys": 3, "size": 2, "stride": 2, "aligned": 8}  # fmt: skip
+        "number": 1, "keys": 3, "size": 2, "stride": 2, "aligned": 8, "same": 1, "contains": 12}  # fmt: skip
+#: For each step to a value that has not been read yet.
+STEP_COST = {"attr": 20, "dict_item": 12, "generic_dict": 6}
 #: What reading a tensor costs, which all facts of it share.
 TENSOR_COST = 10
 ABOUT_TENSORS = ("number", "keys", "size", "stride", "aligned")
@@ -39,11 +46,12 @@ class Fact:
 
     kind: str
     source: Source | None = None
-    detail: object = None  # the word of the state, the field, the dimension or the position
+    detail: object = None  # the word of the state, the field, the dimension, the position, the key or another source
 
-    @property
+    @cached_property
     def key(self) -> tuple:
-        return (self.kind, self.source and self.source.key, self.detail)
+        detail = self.detail.key if isinstance(self.detail, Source) else self.detail
+        return (self.kind, self.source and self.source.key, detail)
 
     def __str__(self) -> str:
         texts = {
@@ -57,6 +65,8 @@ class Fact:
             "character": f"{self.source}[{self.detail}]",
             "number": f"{self.source}: {self.detail}",
             "keys": f"{self.source}: dispatch keys",
+            "same": f"{self.source} is {self.detail}",
+            "contains": f"{self.detail} in {self.source}",
             "size": f"{self.source}.size({self.detail})",
             "stride": f"{self.source}.stride({self.detail})",
             "aligned": f"{self.source}: pointer divisible by 16",
@@ -65,7 +75,14 @@ class Fact:
 
 
 def facts_of(spec: Specialization) -> dict[tuple, tuple[Fact, object]]:
-    """Fact.key -> (fact, answer), in the order in which the guards stand."""
+    """Fact.key -> (fact, answer), in the order in which the guards stand. Collected once: a module is built many times."""
+    known = vars(spec).get("_facts")
+    if known is None:
+        known = vars(spec)["_facts"] = _collected(spec)
+    return known
+
+
+def _collected(spec: Specialization) -> dict[tuple, tuple[Fact, object]]:
     found: dict[tuple, tuple[Fact, object]] = {}
 
     def note(kind: str, source: Source | None, answer, detail=None) -> None:
@@ -75,10 +92,16 @@ def facts_of(spec: Specialization) -> dict[tuple, tuple[Fact, object]]:
     for index, word in enumerate(spec.state):
         note("state", None, word, index)
     for guard in spec.guards:
-        if guard.source.is_input and all(step in _STEPS for step, _ in guard.source.steps):
+        if all(map(_is_readable, guard.sources)):
             _of_guard(guard, note)
     _of_launches(spec, note)
     return found
+
+
+def _is_readable(source: Source) -> bool:
+    if source.root[0] not in ("local", "global", "object"):
+        return False
+    return all(step in _STEPS and (step != "dict_item" or type(key) in _KEYS) for step, key in source.steps)
 
 
 def _of_guard(guard: Guard, note) -> None:
@@ -99,6 +122,21 @@ def _of_guard(guard: Guard, note) -> None:
         note("class", source, ObjectKey(type(arg.value)))
     elif guard.kind in ("length", "dict_length"):
         note("length", source, arg)
+    elif guard.kind == "same":
+        _of_pair(source, arg, 1, note)
+    elif guard.kind == "distinct":
+        for one, other in itertools.islice(itertools.combinations(filter(_is_readable, arg), 2), _MOST_PAIRS):
+            _of_pair(one, other, 0, note)
+    elif guard.kind == "dict_contains":
+        wanted, key = arg
+        if isinstance(key, ObjectKey) and type(key.value) in _KEYS:
+            note("contains", source, int(wanted), key)
+
+
+def _of_pair(one: Source, other: Source, answer: int, note) -> None:
+    """Whether two values are one object."""
+    one, other = sorted((one, other), key=str)
+    note("same", one, answer, other)
 
 
 def _of_tensor(source: Source, facts, note) -> None:

@@ -19,7 +19,7 @@ from .unit import GeneratedModule, Part, environment_check, kernel_definition
 from .values import Reader
 from .writer import Lines, Tables
 
-GENERATOR = 10  # raised whenever the text that is generated for the same input changes
+GENERATOR = 11  # raised whenever the text that is generated for the same input changes
 
 
 def generate(specializations: list[Specialization], ambient: list[Condition], pause=lambda: None) -> GeneratedModule:

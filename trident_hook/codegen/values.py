@@ -198,5 +198,17 @@ class Reader:
         return name
 
 
+class StoredReader(Reader):
+    """Reads what is stored only, from any call: no Python code runs, and nothing has to be held."""
+
+    def _step(self, base: str, step: str, key, source: Source) -> str:
+        if step != "attr":
+            return super()._step(base, step, key, source)
+        name = self._new("PyObject*", _hint(key) or step)
+        self.out(f"{name} = rt.attr_stored({base}, {self.tables.object(key)})")
+        self.out(f"if {name} == NULL: {self.fail()}")
+        return name
+
+
 def _hint(key) -> str:
     return key if isinstance(key, str) else ""

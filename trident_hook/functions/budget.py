@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 
 
 class Budget:
@@ -21,13 +22,13 @@ class Budget:
         """The first call that is turned away gives no warning."""
         self._warned = True
 
-    def warn_once(self, name: str, last_miss: str) -> None:
+    def warn_once(self, name: str, last_miss: Callable[[], str]) -> None:
         """Warns at the first call that the limit turns away."""
         if self._warned:
             return
         self._warned = True
         warnings.warn(
             f"trident_hook: {name} keeps what it has and sends its other calls to plain Python: {self.why}. "
-            f"Last miss: {last_miss}. See trident_hook.explain().",
+            f"Last miss: {last_miss()}. See trident_hook.explain().",
             stacklevel=4,
         )

@@ -67,7 +67,7 @@ class FunctionRecord:
             self.last_miss.note(spec, guard, rarely=self.budget.full or self.raising.wary)
         self.builds.note_call()
         if self.budget.full and (self.dynamo_entries.teach_nothing or not self.last_miss.lacks_only_a_key()):
-            self.budget.warn_once(self.name, self.last_miss.short())
+            self.budget.warn_once(self.name, self.last_miss.short)
             return None
         kind = self.raising.kind_on_trial(_core.missed_call(), threading.get_ident()) if self.raising.wary else None
         if kind is not None:

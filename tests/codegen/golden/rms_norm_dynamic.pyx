@@ -424,9 +424,11 @@ cdef extern from *:
     """
     static const int first[] = {0, 2};  /* of each group in `members` */
     static int members[] = {0, 1};  /* of a group, the last hit in front */
+    static uint32_t in_vain[1];  /* misses in a row for which all were asked, or would have been */
     """
     const int first[1]
     int members[1]
+    uint32_t in_vain[1]
 
 
 cdef void _to_front(int group, int spec) noexcept:
@@ -437,13 +439,19 @@ cdef void _to_front(int group, int spec) noexcept:
 
 
 cdef int _others(tdh_call* c, const tdh_state* st, PyObject** result) noexcept:
-    # Nothing that was chosen holds. Everything is asked, so that a miss is one for sure.
+    # Nothing that was chosen holds. Everything is asked, so that a miss is one for sure; after many in vain now and then.
     cdef int k, status
+    if in_vain[0] >= 64 and in_vain[0] % 64 != 0:
+        in_vain[0] += 1
+        c.spec = -1
+        return TDH_MISS
     for k in range(2):
         status = specs[k](c, st, result)
         if status != TDH_MISS:
             c.spec = k
+            in_vain[0] = 0
             return status
+    in_vain[0] += 1
     return TDH_MISS
 
 
