@@ -3,6 +3,7 @@ argument itself. And misses at the limit do not ask all of them."""
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -84,7 +85,7 @@ def groups(fn) -> list[int]:
     """How many specializations stand together, of each group."""
     begins = re.search(r"static const int first\[\] = \{(.*?)\}", trident_hook.explain(fn).source)
     numbers = [int(n) for n in begins[1].split(",")]
-    return [b - a for a, b in zip(numbers, numbers[1:])]
+    return [b - a for a, b in itertools.pairwise(numbers)]
 
 
 @pytest.fixture
