@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from . import (
     autograd_function,
+    containers,
     float_symbols,
     guard_recording,
     identity,
@@ -19,6 +20,7 @@ PATCHES = (
     is_compiling.tracing_state,
     *left_out_guards.PATCHES,
     *identity.PATCHES,
+    *containers.PATCHES,
     autograd_function.autograd_function,
     float_symbols.float_symbols,
     inlined_globals.inlined_globals,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import triton
+from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
 from .. import launch_result, remembered_numbers
-from ..refusal import note_refusal
+from ..refusal import forbid, note_refusal
 from .descriptor import DescriptorVariable
 from .launcher import LaunchResultVariable
+from .tuned_kernel import TunedKernel
 
 _CONFIG_OPTIONS = ("num_warps", "num_stages", "num_ctas")
 
@@ -34,6 +36,7 @@ def call_HOP(original, self, variable, grids, combined_args, *more):
 def call_triton_kernel(original, self, variable, args, kwargs, tx):
     """`num_ctas` given at the call is an option of it, as `num_warps` is: both become a tuner with one config."""
     kernel = variable.kernel
+    _check_arguments(kernel, args, kwargs)
     if "num_ctas" in kwargs and type(kernel) is JITFunction and "num_ctas" not in kernel.arg_names:
         kwargs = dict(kwargs)
         options = {name: kwargs.pop(name) for name in _CONFIG_OPTIONS if name in kwargs}
@@ -42,6 +45,27 @@ def call_triton_kernel(original, self, variable, args, kwargs, tx):
         config = triton.Config({}, **{name: option.as_python_constant() for name, option in options.items()})
         variable = type(variable)(triton.autotune([config], key=[])(kernel), None, variable.grid)
     return original(self, variable, args, kwargs, tx)
+
+
+#: Arguments of a launch that Dynamo makes into options of a tuner's config, whatever the kernel calls so.
+_OPTIONS = frozenset((*_CONFIG_OPTIONS, "num_consumer_groups", "num_buffers_warp_spec", "num_cpu_threads"))
+
+
+def _check_arguments(kernel, args, kwargs) -> None:
+    """Refuses what Triton would raise an error for, and what it binds otherwise than Dynamo does."""
+    tuner = kernel.tuner if isinstance(kernel, TunedKernel) else kernel
+    if type(tuner) not in (JITFunction, Autotuner):
+        return
+    names = list(kernel.arg_names)
+    twice = kwargs.keys() & set(names[: len(args)])
+    if twice or len(args) > len(names):
+        forbid("launch", f"arguments that Triton does not take: {', '.join(twice) or len(args)}")
+    if type(kernel) is JITFunction and kwargs.keys() & _OPTIONS and _OPTIONS & set(names):
+        forbid("launch", "an option of a launch where the kernel has a parameter of such a name")
+    if type(tuner) is Autotuner:
+        chosen = kwargs.keys() & set().union(*(config.all_kwargs() for config in tuner.configs))
+        if chosen:
+            forbid("launch", f"arguments that the tuner chooses: {', '.join(chosen)}")
 
 
 def check_grid(original, self, grid):
