@@ -12,13 +12,14 @@ import torch
 
 from .. import _rt
 from .._logs import log
+from ..dynamo import python_operators
 from ..dynamo.compile_frame import FrameCompiler, left_alone, traced_code
 from ..dynamo.patches import catalogue, float_symbols
 from ..dynamo.refusal import forbidden, last_refusal
 from ..errors import Unsupported, interrupt_behind
 from ..ir.recipe import Attr, walk
 from . import autograd, return_recipe
-from .graph import float_inputs, launches
+from .graph import float_inputs, launches, metadata
 from .graph.normalize import normalize
 from .guards.translate import GuardTranslator
 from .runner import Runner, is_launch
@@ -148,6 +149,8 @@ class Recorder:
                 raise Unsupported("graph-break", _break_reason(capture))
             capture.recipe = return_recipe.analyse(guarded_code.code, capture.graph_name, capture.globals_)
             _check_subclasses(capture.recipe)
+            if problem := python_operators.problem_of(capture.traced.graph, bool(capture.recipe.effects)):
+                raise Unsupported("python-operator", problem)
             root = guarded_code.guard_manager.root
             translator = GuardTranslator(
                 guard_log,
@@ -208,6 +211,7 @@ def _backend(graph_module, example_inputs):
         capture.traced, _ = normalize(graph_module, example_inputs)
         if capture.computed and capture.floats:
             raise Unsupported("float", f"something is computed from a float that changes ({capture.computed})")
+        metadata.check(capture.traced, example_inputs)
         sites = {n: launches.site_of(n) for n in capture.traced.graph.nodes if is_launch(n)}
     except Unsupported as refusal:
         capture.problem = refusal
