@@ -112,11 +112,21 @@ def _difference(real, traced) -> str:
         return f"device {real.device}, traced as {traced.device}"
     if real.layout is not torch.strided:
         return ""
-    pairs = [("sizes", tuple(real.shape), _numbers(traced.shape))]
-    if real.numel():
-        pairs.append(("strides", real.stride(), _numbers(traced.stride())))
-        pairs.append(("storage offset", (real.storage_offset(),), _numbers((traced.storage_offset(),))))
-    for name, found, expected in pairs:
-        if len(found) != len(expected) or any(e not in (None, f) for f, e in zip(found, expected, strict=True)):
-            return f"{name} {found}, traced as {expected}"
+    if not _agree(tuple(real.shape), _numbers(traced.shape)):
+        return f"sizes {tuple(real.shape)}, traced as {_numbers(traced.shape)}"
+    if not real.numel():
+        return ""
+    steps = [
+        (one, other)
+        for one, other, size in zip(real.stride(), _numbers(traced.stride()), real.shape, strict=True)
+        if size != 1  # no element is reached by the others
+    ]
+    if any(other not in (None, one) for one, other in steps):
+        return f"strides {real.stride()}, traced as {_numbers(traced.stride())}"
+    if not _agree((real.storage_offset(),), _numbers((traced.storage_offset(),))):
+        return f"storage offset {real.storage_offset()}, traced as {_number(traced.storage_offset())}"
     return ""
+
+
+def _agree(found: tuple, expected: tuple) -> bool:
+    return len(found) == len(expected) and all(e in (None, f) for f, e in zip(found, expected, strict=True))
