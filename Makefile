@@ -8,12 +8,13 @@ PYTEST_ARGS ?=
 TEST_JOBS ?= 2
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-fast test-hook-versions test-versions lint format bench figures clean distclean
+.PHONY: help setup demo judge-programs test test-fast test-hook-versions test-versions lint format bench figures clean distclean
 
 help:
 	@echo "make demo     serve three functions, compare with eager and torch.compile"
 	@echo "make test     the whole suite (test-fast: without the slow tests)"
 	@echo "make test-versions   hook, guard and slice tests on CPython 3.11 and 3.13 (installs PyTorch for each)"
+	@echo "make judge-programs  programs written from a seed, served and plain (SECONDS= PROGRAMS= JOBS= SEED= OUT=)"
 	@echo "make lint     check style (make format: repair it)"
 	@echo "make bench    latency table into benchmarks/results/latest/ (make figures: draw the committed results)"
 	@echo "make clean    remove what was built (distclean: the environment too)"
@@ -59,6 +60,15 @@ test: setup test-hook-versions
 
 test-fast: setup
 	@$(PY) -m pytest -m "not slow" $(PYTEST_ARGS)
+
+# Runs as long as it is told; OUT gets the result and a script for each difference.
+SECONDS ?= 600
+PROGRAMS ?= 1000000
+JOBS ?= 2
+SEED ?= 0
+OUT ?= build/judge-programs
+judge-programs: setup
+	@$(PY) -m tests.judges.programs.run --seconds $(SECONDS) --programs $(PROGRAMS) --jobs $(JOBS) --seed $(SEED) --out $(OUT)
 
 # Not part of `make test`: PyTorch is installed once more for each.
 test-versions:

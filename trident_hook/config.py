@@ -80,6 +80,8 @@ class Config:
     cache_dir: folder of compiled modules (TRIDENT_HOOK_CACHE_DIR).
     cache: False never reads or writes that folder (TRIDENT_HOOK_NO_CACHE=1).
     logs: channels that are printed (TRIDENT_HOOK_LOGS).
+    verify: run the plain function behind each hit and compare, as docs/debugging.md says (TRIDENT_HOOK_VERIFY=1; slow). For
+        functions whose module is built from then on.
     checks: hold every step of a function against the states that it may have (TRIDENT_HOOK_CHECKS=1; for tests).
     """
 
@@ -91,6 +93,7 @@ class Config:
         object.__setattr__(self, "cache_dir", default_cache_dir())
         object.__setattr__(self, "cache", not _env_flag("TRIDENT_HOOK_NO_CACHE"))
         object.__setattr__(self, "logs", _env_logs())
+        object.__setattr__(self, "verify", _env_flag("TRIDENT_HOOK_VERIFY"))
         object.__setattr__(self, "checks", _env_flag("TRIDENT_HOOK_CHECKS"))
 
     @property
@@ -103,7 +106,7 @@ class Config:
             raise ConfigError(f"config.build = {value!r}", " or ".join(map(repr, _BUILD_MODES)), "Set one of these.")
         if name in ("limit", "rebuilds") and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
             raise ConfigError(f"config.{name} = {value!r}", "a positive integer", "Set one.")
-        if name in ("promote", "cache", "checks") and not isinstance(value, bool):
+        if name in ("promote", "cache", "verify", "checks") and not isinstance(value, bool):
             raise ConfigError(f"config.{name} = {value!r}", "True or False", "Set one of these.")
         if name == "cache_dir":
             if not isinstance(value, (str, os.PathLike)):

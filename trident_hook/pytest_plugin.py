@@ -26,6 +26,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="sync (the default): a miss is built before its call returns, so the next call can be a hit",
     )
     group.addoption(
+        "--trident-hook-verify",
+        action="store_true",
+        help="run the plain function behind each hit and compare (slow)",
+    )
+    group.addoption(
         "--trident-hook-repeat",
         type=int,
         default=1,
@@ -76,6 +81,8 @@ class Tally:
         text += ", ".join(f"{self.calls[name]} {name}" for name in _OUTCOMES[:3])
         text += f", {self.calls['python']} left to Python"
         text += f", {self.calls['bypasses']} bypassed for the thread's state" if self.calls["bypasses"] else ""
+        if self.calls["verified"] or self.calls["different"]:
+            text += f"; {self.calls['verified']} hits verified, {self.calls['different']} of them differed"
         text += f"; {self.refusals.total()} refusals"
         for reason, count in self.refusals.most_common(_REASONS_SHOWN):
             text += f"\n  {count} x {reason}"
@@ -137,8 +144,12 @@ class _Serving:
         import trident_hook
 
         self.off_reason = trident_hook.status().off_reason
-        before = trident_hook.config.build
+        from trident_hook.verification import hits
+
+        settings = trident_hook.config.build, trident_hook.config.verify
         trident_hook.config.build = self.config.getoption("trident_hook_build")
+        trident_hook.config.verify |= self.config.getoption("trident_hook_verify")
+        verified = Counter(hits.counted)
         self.records.update()  # what was served before is not this run's
         start = self.records.tally()
         try:
@@ -146,10 +157,11 @@ class _Serving:
                 outcome = yield
         finally:
             trident_hook.settle()
-            trident_hook.config.build = before
+            trident_hook.config.build, trident_hook.config.verify = settings
             self.records.update()
             self.total.add(self.records.tally())
             self.total.calls.subtract(start.calls)
+            self.total.calls.update(Counter(hits.counted) - verified)
         return outcome
 
     @pytest.hookimpl(wrapper=True)

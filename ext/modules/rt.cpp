@@ -15,6 +15,7 @@
 #include "guard/watch.h"
 #include "launch/launch.h"
 #include "scm/ranges.h"
+#include "scm/verified.h"
 #include "scm/bind.h"
 #include "common/services.h"
 #include "tdh_interrupt.h"
@@ -327,6 +328,10 @@ PyMethodDef methods[] = {
     {"launch_env", py_launch_env, METH_VARARGS, "launch_env(times=1) -> (device, stream, device_type)"},
     {"set_simulated", py_set_simulated, METH_VARARGS, "set_simulated(current_device, current_stream): C addresses"},
     {"scm_bind", py_scm_bind, METH_VARARGS, "scm_bind(module, objects, sites, plans, arms) -> capsule for the doors"},
+    {"scm_verified", py_scm_verified, METH_VARARGS,
+     "scm_verified(scm, code, judge) -> capsule that asks `judge` on each hit"},
+    {"scm_ask", py_scm_ask, METH_VARARGS,
+     "scm_ask(scm, func, locals) -> (value,) of a hit, or None; raises what it raises"},
     {"scm_ranged", py_scm_ranged, METH_VARARGS, "scm_ranged(scm, code, name) -> capsule that opens a profiler range"},
     {"scm_unbind", py_scm_unbind, METH_O, "scm_unbind(module): whoever still calls it gets a miss"},
     {"env_plan", py_env_plan, METH_NOARGS, "env_plan() -> capsule of a plan that is not armed"},

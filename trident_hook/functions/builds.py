@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 
 from .. import _core, profiling
 from .._logs import log
@@ -18,6 +19,7 @@ from .last_miss import LastMiss
 from .learning import Learning
 from .locks import Locks
 from .refusals import Refusals
+from .verified import VerifiedScm
 
 _TRIES = 3  # builds in a row that have nothing new
 
@@ -36,7 +38,7 @@ class Builds:
         last_miss: LastMiss,
     ) -> None:
         self._code_reference, self._locks, self._budget, self._entries = code_reference, locks, budget, entries
-        self._learning, self._last_miss = learning, last_miss
+        self._learning, self._last_miss, self._refusals = learning, last_miss, refusals
         self._course = states.Course(learning.name, learning, refusals, budget, entries)
         self.done = 0
         self.seconds = 0.0
@@ -109,7 +111,8 @@ class Builds:
                 self.queued = False
                 return None
             room = config.limit - len(learning.specializations)
-            wanted = [*learning.specializations, *without_known(fresh, learning.specializations)[:room]]
+            known = [*learning.specializations, *learning.given_up]
+            wanted = [*learning.specializations, *without_known(fresh, known)[:room]]
             if len(wanted) > len(learning.specializations):
                 self._again = 0
                 learning.wanted = wanted
@@ -124,7 +127,7 @@ class Builds:
     def _put_in_place(self, wanted: list, generated, module, started: float) -> None:
         """In an order that an interrupt may break off anywhere: what is not noted yet is built once more."""
         learning, code = self._learning, self._code_reference()
-        presented = profiling.presented(code, module, learning.name)
+        presented = profiling.presented(code, self._to_serve(code, module, wanted), learning.name)
         with self._locks.state:
             self._last_miss.of_module(module, wanted, generated)
             _core.entry_scm_set(code, presented)
@@ -140,6 +143,45 @@ class Builds:
             )
             if len(wanted) >= config.limit or self.done >= config.rebuilds:
                 self._budget.use_up(f"it has {len(wanted)} specialization(s), the limit is {config.limit}")
+
+    def _to_serve(self, code, module, specs: list):
+        """The module, or where hits are verified what stands in front of it."""
+        if not config.verify:
+            return module
+        return VerifiedScm(code, module, lambda number, difference: self.give_up(specs[number], difference))
+
+    def give_up(self, spec, difference: str) -> None:
+        """A hit of the specialization has differed from the plain function: the module goes on without it. A function that has
+        nothing else is left alone."""
+        learning = self._learning
+        with self._locks.building:
+            with self._locks.state:
+                known = any(spec is each for each in learning.specializations)
+                if not known or any(spec is each for each in learning.given_up):
+                    return
+                learning.given_up.append(spec)
+                self._refusals.counted[("verification", difference)] += 1
+                left = [each for each in learning.specializations if each is not spec]
+                if not left:
+                    self._refusals.refuse(f"verification: {difference}")
+            if left:
+                try:
+                    self._build_without(left)
+                except Exception as error:  # rather nothing than what is wrong
+                    self._refusals.refuse(f"verification: {difference} ({error})")
+        log("hook", "%s differs, and is given up: %s\n%s", learning.name, difference, spec)
+        warnings.warn(
+            f"trident_hook: a hit of {learning.name} was not what the plain function does: {difference}. The specialization is given "
+            f"up; the caller got the plain function's answer.\n{spec}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+    def _build_without(self, left: list) -> None:
+        started = time.perf_counter()
+        module = loader.LoadedScm(generated := generate(left, conditions.conditions()))
+        self._learning.wanted = left
+        self._put_in_place(left, generated, module, started)
 
     def _note_failure(self, error: Exception) -> None:
         self.error = f"{type(error).__name__}: {error}"

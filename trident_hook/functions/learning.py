@@ -26,6 +26,7 @@ class Learning:
         self.wanted: list = []  # in that module, or in the one that is being built
         self.fresh: list = []  # captured, and in neither
         self._taken: list = []  # by the build that is under way
+        self.given_up: list = []  # found to be wrong, and never taken again
         self.fixed_floats: Unsupported | None = None  # why floats that change are constants here
         self.reads_contexts = False  # a capture saw what a torch.autograd.Function saved
         self._captures = 0
