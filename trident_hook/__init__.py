@@ -7,6 +7,7 @@
 
 import torch  # noqa: F401 - first: our extension modules find its libraries in the process
 
+from ._report import report
 from .api import disable, enable, jit
 from .autoselect import autoselect
 from .config import config
@@ -15,4 +16,17 @@ from .ffi import MISS, scm
 from .scm.worker import wait as settle
 
 __version__ = "0.1.0"
-__all__ = ["MISS", "autoselect", "config", "counts", "disable", "enable", "explain", "jit", "scm", "settle", "status"]
+__all__ = [
+    "MISS",
+    "autoselect",
+    "config",
+    "counts",
+    "disable",
+    "enable",
+    "explain",
+    "jit",
+    "report",
+    "scm",
+    "settle",
+    "status",
+]

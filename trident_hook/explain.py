@@ -96,14 +96,14 @@ class Explanation:
             lines += [f"    guard {i}: {text}" for i, text in enumerate(guards)]
             lines += [f"    {line}" for line in str(spec.program).splitlines()]
             lines += [f"    {line}" for line in str(spec.recipe).splitlines()]
-            lines += [f"    a hit calls {name}() in Python" for name in _called_in_python(spec.recipe)]
+            lines += [f"    a hit calls {name}() in Python" for name in called_in_python(spec.recipe)]
         if self.source:
             lines.append("  generated source: explain(fn).source")
         return "\n".join(lines)
 
 
-def _called_in_python(recipe) -> list[str]:
-    """Functions and classes of the program behind the graph: where Dynamo broke it at the last call, say."""
+def called_in_python(recipe) -> list[str]:
+    """Names of functions and classes of the program behind the graph: where Dynamo broke it at the last call, say."""
     calls = (expr for expr in walk(*recipe.effects, recipe.result) if isinstance(expr, Call))
     return sorted({call.func.name for call in calls if isinstance(call.func, Global)})
 
