@@ -24,6 +24,8 @@ from .quiet import quiet
 #: record_runtime_overhead adds calls to the generated code that only Dynamo's own logs need. specialize_float: off, a float
 #: that changes becomes a symbol, see capture/graph/float_inputs.py.
 #: *recompile_limit: the limit of a function's specializations is ours; between two builds there may be more of Dynamo's entries.
+#: invalidate_compile_context_weakrefs: what tracing remembers of the program's tensors goes with the trace. Its weak references would
+#: forbid `torch.utils.swap_tensors` of a parameter that a served function reads.
 #: skip_*: guards that Dynamo leaves out by default for speed, and is wrong without: hooks that are added to a module,
 #: parameters that become the same tensor, defaults of functions that are called.
 _SETTINGS: dict[str, Any] = {
@@ -36,6 +38,7 @@ _SETTINGS: dict[str, Any] = {
     "skip_nnmodule_hook_guards": False,
     "skip_no_tensor_aliasing_guards_on_parameters": False,
     "skip_guards_on_constant_func_defaults": False,
+    "invalidate_compile_context_weakrefs": True,
 }
 #: Of a capture whose symbols could not be followed (a size divided, compared as a float, sorted by).
 _AS_THEY_ARE: dict[str, Any] = {"automatic_dynamic_shapes": False, "assume_static_by_default": True}

@@ -12,8 +12,10 @@ import weakref
 from .. import _rt
 from ..misses import safe_text
 
-#: Written by the interpreter or by abc for its own book-keeping.
-_NOISE = frozenset(("__doc__", "__dict__", "__weakref__", "__abstractmethods__", "_abc_impl", "__annotations__"))
+#: Written by the interpreter, by abc or by copyreg for their own book-keeping.
+_NOISE = frozenset(
+    ("__doc__", "__dict__", "__weakref__", "__abstractmethods__", "_abc_impl", "__annotations__", "__slotnames__")
+)
 _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 _known: weakref.WeakKeyDictionary[type, list[ClassFacts]] = weakref.WeakKeyDictionary()
 
