@@ -12,7 +12,7 @@ import torch
 
 from .. import _rt
 from .._logs import log
-from ..dynamo import python_operators
+from ..dynamo import python_operators, remembered_calls
 from ..dynamo.compile_frame import FrameCompiler, left_alone, traced_code
 from ..dynamo.patches import catalogue, float_symbols
 from ..dynamo.refusal import forbidden, last_refusal
@@ -161,7 +161,7 @@ class Recorder:
                 capture.traced_code,
                 capture.floats,
             )
-            capture.guards = autograd.guarded(translator.translate(), capture.record)
+            capture.guards = autograd.guarded([*translator.translate(), *remembered_calls.guards()], capture.record)
             if observer is not None:
                 observer(capture, guarded_code)
         except Unsupported as refusal:

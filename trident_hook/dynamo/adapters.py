@@ -7,6 +7,7 @@ import contextlib
 from .. import integrations
 from .._logs import log
 from . import launch_result
+from . import remembered_calls
 from .refusal import forget_refusal
 
 
@@ -14,6 +15,7 @@ from .refusal import forget_refusal
 def in_force():
     """Dynamo knows the adapters while the block runs, on this thread alone."""
     forget_refusal()
+    remembered_calls.forget()
     launch_result.begin()
     try:
         from .adapter_tables import described

@@ -98,7 +98,7 @@ def _seen(node, source_of) -> Seen:
     is_fixed = "id_match" in kinds or (source.root[0] == "object" and not source.steps)
     if is_fixed:
         source = Source(("object", ObjectKey(value)))
-    return Seen(source, value, type(value) if is_exact else None, is_fixed, owner)
+    return Seen(source, value, type(value) if is_exact or is_fixed else None, is_fixed, owner)
 
 
 def _reads_space(node) -> bool:
