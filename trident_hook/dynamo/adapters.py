@@ -6,8 +6,7 @@ import contextlib
 
 from .. import integrations
 from .._logs import log
-from . import launch_result
-from . import remembered_calls
+from . import launch_result, remembered_calls
 from .refusal import forget_refusal
 
 
