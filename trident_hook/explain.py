@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from . import _core, api
 from .config import config
+from .functions import lessons
 from .ir.recipe import Call, Global, walk
 
 
@@ -22,11 +23,16 @@ class Status:
     abi: int
     cache_dir: str
     build: str
+    refused_lessons: tuple[
+        str, ...
+    ] = ()  # what Dynamo did not learn, once something was captured: then nothing is served
 
     def __str__(self) -> str:
         head = f"trident_hook is {'enabled' if self.enabled else 'not enabled'}; hook {self.hook}"
         if self.off_reason:
             head += f"; off because {self.off_reason}"
+        if self.refused_lessons:
+            head += f"; nothing is served, since Dynamo did not learn: {', '.join(self.refused_lessons)}"
         return (
             f"{head}\n  {self.functions} function(s) known, builds: {self.build}, cache: {self.cache_dir}\n"
             f"  CPython {self.python}, PyTorch {self.torch}, Triton {self.triton}, ABI {self.abi}"
@@ -49,6 +55,7 @@ def status() -> Status:
         abi=_core.abi_version,
         cache_dir=str(config.cache_dir),
         build=config.build,
+        refused_lessons=lessons.refused(),
     )
 
 

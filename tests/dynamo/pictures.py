@@ -65,10 +65,8 @@ def of_the_process() -> dict:
         "switch interval": sys.getswitchinterval(),
         "working directory": os.getcwd(),
         "threads": sorted(t.name for t in threading.enumerate()),
-        "filters and handlers of loggers": {
-            n: [str(log.filters), str(log.handlers), log.level, log.propagate, log.disabled]
-            for n, log in loggers.items() if n.split(".")[0] in ROOTS
-        },
+        **{f"logger {n}": [str(log.filters), str(log.handlers), log.level, log.propagate, log.disabled]
+           for n, log in loggers.items() if n.split(".")[0] in ROOTS},
         "root logger": [str(logging.root.filters), str(logging.root.handlers), logging.root.level],
         "torch's state": [torch.get_num_threads(), str(torch.get_default_dtype()), torch.is_grad_enabled(),
                           torch.are_deterministic_algorithms_enabled(), torch.random.initial_seed()],
@@ -91,6 +89,8 @@ def differences(before, after) -> list[str]:
         for name in sorted(old.keys() | new.keys()):
             if name not in old and name.rpartition(".")[0] not in places:
                 continue  # of a module that was imported meanwhile
+            if name not in old and name.startswith("logger "):
+                continue
             if old.get(name) != new.get(name) and (name not in EVERYBODYS or old is not before[0]):
                 names.append(name)
     return names
@@ -104,10 +104,20 @@ def other_step(x, d, scale):
     return x / d["k"] - scale
 
 
+def careful(x, d, scale):
+    try:
+        x = x * d["absent"]
+    except KeyError:
+        x = x + scale
+    with torch.no_grad():
+        torch._dynamo.graph_break()
+        return x * 2
+
+
 EVERYBODYS: set[str] = set()
 ARGUMENTS = (torch.arange(8.0), {"k": 2.0}, 0.5)
 
-for compiled in (step, other_step, step):  # what any compile changes: counters, caches, what is imported late
+for compiled in (step, other_step, careful, step):  # what any compile changes: counters, caches, what is imported late
     before = picture()
     torch.compile(compiled, backend="eager")(*ARGUMENTS)
     torch._dynamo.reset_code(compiled.__code__)

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-
 from support import processes
 
 HERE = Path(__file__).resolve().parent

@@ -61,12 +61,12 @@ class Capture:
 class Recorder:
     """`(frame, cache_entry, frame_state) -> ConvertFrameReturn`, given to Dynamo's set_eval_frame."""
 
-    def __init__(self, record_of) -> None:
+    def __init__(self, record_of, unproven=()) -> None:
         self._compiler = FrameCompiler(_backend)
         # Dynamo follows this attribute to the backend when it looks for its cache entries.
         self._torchdynamo_orig_backend = self._compiler.chain
         self.record_of = record_of
-        self.unknown = catalogue.unknown_lessons()
+        self.unknown = list(dict.fromkeys((*catalogue.unknown_lessons(), *unproven)))
         if self.unknown:
             warnings.warn(f"trident_hook serves nothing: {self._why_nothing()}", stacklevel=2)
         self.knows_floats = float_symbols.is_known()

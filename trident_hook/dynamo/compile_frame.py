@@ -102,6 +102,13 @@ def left_alone() -> ConvertFrameReturn:
     return answer
 
 
+def passed_over() -> ConvertFrameReturn:
+    """The same, and frames that it calls are asked about."""
+    answer = ConvertFrameReturn()
+    answer.apply_to_code = False
+    return answer
+
+
 def traced_code() -> list:
     """Code objects of the function that is being compiled, and of all that was inlined into it."""
     return list(TracingContext.get_traced_code() or ())

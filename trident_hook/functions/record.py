@@ -11,7 +11,7 @@ from typing import Any
 from .. import _core
 from ..config import config
 from ..dynamo import capturing
-from . import conditions
+from . import conditions, lessons
 from .budget import Budget
 from .builds import Builds
 from .dynamo_entries import DynamoEntries
@@ -131,8 +131,9 @@ def _callback():
     global _recorder
 
     if _recorder is None:
+        unproven = lessons.unproven()
         with capturing.unforked():
             from ..capture.recorder import Recorder
 
-            _recorder = Recorder(_core.entry_record)
+            _recorder = Recorder(_core.entry_record, unproven)
     return _recorder

@@ -193,3 +193,16 @@ def forget(module: GeneratedModule) -> None:
     for path in paths:
         with contextlib.suppress(OSError):
             path.unlink()
+
+
+# -- notes -------------------------------------------------------------------------------------------------------------
+
+
+def read_note(key: str) -> bytes | None:
+    """Something else that was learned once for this installation, if it is there and whole."""
+    return _read(_path(key, ".note"))
+
+
+def write_note(key: str, content: bytes) -> None:
+    if config.cache:
+        _publish(_path(key, ".note"), _sealed(content))

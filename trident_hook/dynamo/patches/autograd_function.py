@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import torch
 
+from . import trials
 from .registry import is_capturing, patch
 
 
-@patch("torch.autograd.Function", gone_when="Dynamo traces these two as eager runs them")
+@patch("torch.autograd.Function", gone_when="Dynamo traces them as eager does", trials=trials.autograd_function)
 def autograd_function(changes) -> None:
     """Dynamo does two things otherwise. `ctx.mark_non_differentiable` in a forward that is compiled by itself is forgotten: it
     is traced as the method that it is, which sets an attribute, and that is then set in every call. Where nothing requires

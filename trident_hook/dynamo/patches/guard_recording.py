@@ -13,6 +13,7 @@ import threading
 from dataclasses import dataclass, field
 
 from ... import _rt
+from . import trials
 from .registry import patch
 
 _active = threading.local()
@@ -133,7 +134,7 @@ def _wrap_profile(original):
     return profile
 
 
-@patch("the guard tree", gone_when="a finished guard tree gives its parameters back")
+@patch("the guard tree", gone_when="a finished tree gives its parameters back", trials=trials.guard_tree)
 def guard_tree(changes) -> None:
     """A capture's guards are read while Dynamo builds them."""
     import torch._dynamo.guards as dynamo_guards

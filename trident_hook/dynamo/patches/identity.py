@@ -7,6 +7,7 @@ from __future__ import annotations
 import operator
 
 from ..refusal import forbid
+from . import trials
 from .registry import is_capturing, patch
 
 _SMALL_INTS = range(-5, 257)  # CPython has one object of each
@@ -14,7 +15,11 @@ _VALUES = (int, float, complex, str, bytes, tuple, frozenset)
 _SEARCHES = frozenset(("__contains__", "__getitem__", "count", "discard", "get", "index", "pop", "remove"))
 
 
-@patch("`is` and NaNs in containers", gone_when="Dynamo refuses them itself, or guards which objects they are")
+@patch(
+    "`is` and NaNs in containers",
+    gone_when="Dynamo refuses them itself, or guards which objects they are",
+    trials=trials.comparisons,
+)
 def comparisons(changes) -> None:
     """Dynamo answers `is` from values, of which equal ones may be two objects, and looks for a NaN in a container by comparing,
     where Python finds the very object."""
@@ -86,7 +91,7 @@ def _refuse_nan(item) -> None:
             forbid("identity", "a search for a NaN, which is found by identity")
 
 
-@patch("id()", gone_when="Dynamo guards every object whose address it folds")
+@patch("id()", gone_when="Dynamo guards every object whose address it folds", trials=trials.addresses)
 def addresses(changes) -> None:
     """`id(o)` of an object that came from outside is guarded by Dynamo only for some kinds."""
     from torch._dynamo.guards import GuardBuilder, install_guard
@@ -102,6 +107,8 @@ def addresses(changes) -> None:
         install_guard(value.source.make_guard(GuardBuilder.ID_MATCH))
 
     changes.in_front(BuiltinVariable, "call_id", call_id)
+    # Dynamo remembers bound handlers by types: those of other compiles have not come past the above.
+    changes.replace(BuiltinVariable, "call_function_handler_cache", lambda original: {})
 
 
 PATCHES = (comparisons, addresses)

@@ -9,8 +9,10 @@ import inspect
 import types
 
 from ...errors import Unsupported
+from . import trials
 from .registry import is_capturing, patch
 
+_INSTALLS_IT = "Dynamo installs that guard itself"
 #: Methods of a dict whose answer and effect do not depend on the order of its keys.
 _BLIND_TO_ORDER = frozenset(
     ("__getitem__", "__setitem__", "__contains__", "__len__", "__eq__", "__ne__", "__bool__", "get", "setdefault")
@@ -20,7 +22,7 @@ _MUTABLE = (list, set)
 _DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
-@patch("method descriptors that are passed around", gone_when="Dynamo installs that guard itself")
+@patch("method descriptors that are passed around", gone_when=_INSTALLS_IT, trials=trials.descriptors)
 def descriptors(changes) -> None:
     """Method descriptors that are passed around (`f = torch.Tensor.relu`) are taken to be what they were."""
     from torch._dynamo.guards import GuardBuilder, install_guard
@@ -37,7 +39,7 @@ def descriptors(changes) -> None:
     changes.replace(BaseTorchVariable, "create_with_source", make)
 
 
-@patch("an argument that is also a global", gone_when="Dynamo installs that guard itself")
+@patch("an argument that is also a global", gone_when=_INSTALLS_IT, trials=trials.duplicates)
 def duplicates(changes) -> None:
     """An argument that is the same object as a global: Dynamo knows that it leaves the pair unguarded (make_dupe_guard in
     torch/_dynamo/guards.py)."""
@@ -58,7 +60,7 @@ def duplicates(changes) -> None:
     changes.replace(builder, "make_dupe_guard", make)
 
 
-@patch("class literals", gone_when="Dynamo installs that guard itself")
+@patch("class literals", gone_when=_INSTALLS_IT, trials=trials.class_literals)
 def class_literals(changes) -> None:
     """A list or set of constants that is an attribute of a class is folded into the trace without a guard on it."""
     from torch._dynamo.source import AttrSource
@@ -81,7 +83,7 @@ def _holds_mutable(value) -> bool:
     return type(value) in _MUTABLE or (isinstance(value, tuple) and any(map(_holds_mutable, value)))
 
 
-@patch("absent attributes", gone_when="Dynamo installs that guard itself")
+@patch("absent attributes", gone_when=_INSTALLS_IT, trials=trials.absent_attributes)
 def absent_attributes(changes) -> None:
     """An attribute that an object lacks (its class's __getattr__ answers instead, or AttributeError does) may be set; one
     of a module or a function whose presence was asked for may come and go."""
@@ -143,7 +145,7 @@ def absent_attributes(changes) -> None:
     changes.replace(functions, "fn_var_getattr", make)
 
 
-@patch("keys of dicts", gone_when="Dynamo installs that guard itself")
+@patch("keys of dicts", gone_when=_INSTALLS_IT, trials=trials.dict_keys)
 def dict_keys(changes) -> None:
     """The order of a dict's keys is guarded by Dynamo where the dict is enumerated by name (`items()`), not where it is
     copied, unpacked, merged, popped from or mapped over; and that a key is absent, not where that is a KeyError."""
@@ -174,7 +176,7 @@ def dict_keys(changes) -> None:
         changes.in_front(ConstDictVariable, name, enumerated)
 
 
-@patch("globals of the standard library", gone_when="Dynamo installs that guard itself")
+@patch("globals of the standard library", gone_when=_INSTALLS_IT, trials=trials.stdlib_globals)
 def stdlib_globals(changes) -> None:
     """Globals of the standard library's modules are taken to be constant, os.environ among them."""
     from torch._dynamo import symbolic_convert
@@ -185,7 +187,7 @@ def stdlib_globals(changes) -> None:
     changes.replace(symbolic_convert, "is_stdlib", make)
 
 
-@patch("the type of buffers", gone_when="Dynamo installs that guard itself")
+@patch("the type of buffers", gone_when=_INSTALLS_IT, trials=trials.buffers)
 def buffers(changes) -> None:
     """`torch.nn.Buffer(t)` is a plain tensor with a mark; Dynamo takes `type()` of it to be torch.nn.Buffer. What asks for
     the mark (isinstance(t, torch.nn.Buffer)) is refused in of_the_environment.py."""

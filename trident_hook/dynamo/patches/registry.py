@@ -94,8 +94,8 @@ class Patch:
     """One thing that PyTorch or Triton does otherwise during our captures.
 
     about: in a user's words. why: the reason. gone_when: what would make it superfluous. is_lesson: without it a capture
-    may be wrong; what is no lesson is only captured less often. since, below: PyTorch versions that need it. proof: what
-    shows that it works in this PyTorch."""
+    may be wrong; what is no lesson is only captured less often. since, below: PyTorch versions that need it. trials: what
+    shows that it works in this PyTorch (see `trials.py`); a lesson has some."""
 
     about: str
     fill: Callable[[Changes], None]
@@ -103,7 +103,7 @@ class Patch:
     is_lesson: bool = True
     since: tuple[int, ...] = (0,)
     below: tuple[int, ...] = (99,)
-    proof: Any = None
+    trials: Callable[[], Iterable[Any]] | None = None
     missing: str = ""  # why it cannot be put in place in this PyTorch
     _changes: Changes | None = field(default=None, repr=False)
 
