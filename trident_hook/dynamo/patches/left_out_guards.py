@@ -88,7 +88,6 @@ def absent_attributes(changes) -> None:
     """An attribute that an object lacks (its class's __getattr__ answers instead, or AttributeError does) may be set; one
     of a module or a function whose presence was asked for may come and go."""
     from torch._dynamo.guards import GuardBuilder, install_guard
-    from torch._dynamo.source import AttrSource
     from torch._dynamo.variables import functions
     from torch._dynamo.variables.misc import PythonModuleVariable
     from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
@@ -99,13 +98,13 @@ def absent_attributes(changes) -> None:
             absent = functools.partial(GuardBuilder.NOT_PRESENT_IN_GENERIC_DICT, attr=name)
             install_guard(source.make_guard(absent))
         else:
-            install_guard(AttrSource(source, name).make_guard(GuardBuilder.HASATTR))
+            install_guard(_asked_attribute(source, name))
 
     def guard_presence(source, value, name) -> None:
         if source is None:
             return
         if hasattr(value, name):
-            install_guard(AttrSource(source, name).make_guard(GuardBuilder.HASATTR))
+            install_guard(_asked_attribute(source, name))
         else:
             guard_absence(source, value, name)
 
@@ -117,7 +116,7 @@ def absent_attributes(changes) -> None:
         if in_class is self and type(space) is dict and hasattr(self.value, "__dict__"):
             guard_absence(self.source, self.value, name)
         elif inspect.ismemberdescriptor(in_class) and not hasattr(self.value, name):  # an empty slot
-            install_guard(AttrSource(self.source, name).make_guard(GuardBuilder.HASATTR))
+            install_guard(_asked_attribute(self.source, name))
 
     def attribute_of_a_module(self, tx, name):
         if not hasattr(self.value, name):
@@ -145,6 +144,16 @@ def absent_attributes(changes) -> None:
     changes.replace(functions, "fn_var_getattr", make)
 
 
+def _asked_attribute(source, name: str):
+    """The guard that an attribute is there, or not, as it is now. From PyTorch 2.12 on it is made at the object."""
+    from torch._dynamo.guards import GuardBuilder
+    from torch._dynamo.source import AttrSource
+
+    if "attr" in inspect.signature(GuardBuilder.HASATTR).parameters:
+        return source.make_guard(functools.partial(GuardBuilder.HASATTR, attr=name))
+    return AttrSource(source, name).make_guard(GuardBuilder.HASATTR)
+
+
 @patch("keys of dicts", gone_when=_INSTALLS_IT, trials=trials.dict_keys)
 def dict_keys(changes) -> None:
     """The order of a dict's keys is guarded by Dynamo where the dict is enumerated by name (`items()`), not where it is
@@ -167,11 +176,16 @@ def dict_keys(changes) -> None:
         for other in args if name in _MERGES else ():
             guard(other)
 
+    def subscript(self, tx, key):
+        call_method(self, tx, "__getitem__", [key], {})
+
     def enumerated(self, *args, **kwargs):
         guard(self)
 
     for kind in (ConstDictVariable, DefaultDictVariable):
         changes.in_front(kind, "call_method", call_method)
+        if hasattr(kind, "mp_subscript_impl"):  # PyTorch 2.12: `d[key]` no longer passes call_method
+            changes.in_front(kind, "mp_subscript_impl", subscript)
     for name in ("keys_as_python_constant", "unpack_var_sequence", "call_tree_map_branch"):
         changes.in_front(ConstDictVariable, name, enumerated)
 
