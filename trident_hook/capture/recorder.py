@@ -21,6 +21,7 @@ from ..ir.recipe import Attr, walk
 from . import autograd, return_recipe
 from .graph import float_inputs, launches, metadata
 from .graph.normalize import normalize
+from .graph.program import ProgramBuilder
 from .guards.translate import GuardTranslator
 from .runner import Runner, is_launch
 
@@ -48,6 +49,7 @@ class Capture:
     graph_name: str = ""
     graph_module: object = None
     traced: object = None
+    sites: dict = field(default_factory=dict)  # launch nodes of it
     guards: list = field(default_factory=list)
     traced_code: list = field(default_factory=list)  # of the function and of all that was inlined into it
     recipe: object = None
@@ -151,6 +153,7 @@ class Recorder:
             _check_subclasses(capture.recipe)
             if problem := python_operators.problem_of(capture.traced.graph, bool(capture.recipe.effects)):
                 raise Unsupported("python-operator", problem)
+            ProgramBuilder(capture.traced, capture.recipe).check(capture.sites)
             root = guarded_code.guard_manager.root
             translator = GuardTranslator(
                 guard_log,
@@ -220,4 +223,5 @@ def _backend(graph_module, example_inputs):
         first = str(error).strip().splitlines()
         capture.problem = Unsupported("normalize", f"{type(error).__name__}: {first[0] if first else ''}")
         raise capture.problem from error
+    capture.sites = sites
     return Runner(capture, sites)

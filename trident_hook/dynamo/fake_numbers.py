@@ -18,6 +18,11 @@ def nodes_so_far() -> list:
     return list(get_proxy_mode().tracer.graph.nodes)
 
 
+def count_so_far() -> int:
+    """How many nodes the graph has that `trace` is making."""
+    return len(get_proxy_mode().tracer.graph.nodes)
+
+
 def decided_by_data(value) -> set:
     """Symbols in a number, or in the sizes of a tensor, that only the data decides."""
     return free_unbacked_symbols(value)

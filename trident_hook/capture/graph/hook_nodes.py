@@ -7,9 +7,10 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from ...dynamo import remembered_numbers
-from ...dynamo.fake_numbers import decided_by_data, nodes_so_far
+from ...dynamo.fake_numbers import count_so_far, decided_by_data, nodes_so_far
 from ...dynamo.hook_marks import begin, end
 from ...errors import Unsupported
+from . import accounting
 
 #: In `meta` of a node that a hook has made: (number of the launch's TracedHooks, number of the config).
 OF_HOOK = "trident_hook_pre_hook"
@@ -23,7 +24,7 @@ _READS_DATA = (torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense.d
 
 
 class MarkingInterpreter(torch.fx.Interpreter):
-    """Runs Dynamo's graph while another one is traced from it, in which what hooks do is marked."""
+    """Runs Dynamo's graph while another one is traced from it, in which what hooks do is marked. Every node is accounted for."""
 
     def run_node(self, node):
         if node.target is begin:
@@ -32,7 +33,11 @@ class MarkingInterpreter(torch.fx.Interpreter):
             for made in nodes_so_far():
                 if made not in self._before:
                     made.meta[OF_HOOK] = node.args
+        before = count_so_far()
+        if node.target is accounting.READS_DATA:
+            return accounting.run_data(self.fetch_args_kwargs_from_env(node)[0][0])
         result = super().run_node(node)
+        accounting.account_for(node, result, before)
         if isinstance(node.target, torch._ops.HigherOrderOperator):
             remembered_numbers.forget(self.env.values())
         return result

@@ -7,6 +7,7 @@ import warnings
 
 from ...errors import Unsupported
 from ..autograd import refuse_applied
+from .accounting import name_data, refuse_unaccounted
 from .data_dependent import refuse_stale_numbers
 from .hook_nodes import MarkingInterpreter, check_marked, mark_between_boundaries
 
@@ -21,6 +22,7 @@ def normalize(graph_module, example_inputs: list):
     from ...dynamo.fake_numbers import trace
 
     refuse_applied(graph_module)
+    refuse_unaccounted(graph_module)
     refuse_stale_numbers(graph_module)
     _refuse_returned_containers(graph_module)
     context = torch._guards.TracingContext.get()
@@ -41,6 +43,7 @@ def normalize(graph_module, example_inputs: list):
         interpreter = MarkingInterpreter(graph_module)
         traced = trace(lambda *inputs: interpreter.run(*inputs), fakes)
     traced.meta["trident_hook_grad_mode"] = torch.is_grad_enabled()
+    name_data(traced)
     _mark_captured(traced, graph_module)
     mark_between_boundaries(graph_module.graph)
     check_marked(traced.graph)

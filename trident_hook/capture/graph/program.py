@@ -38,7 +38,7 @@ _ALLOCATIONS = {
 #: Operators after which a data pointer that was read before no longer holds.
 _MOVES_STORAGE = {
     "aten::resize_", "aten::resize_as_", "aten::set_", "aten::set_data", "aten::resize_as_sparse_", "aten::_resize_output_",
-    "aten::swap_tensors", "inductor::resize_storage_bytes_", "fsdp::copy_", "aten::data",
+    "aten::swap_tensors", "inductor::resize_storage_bytes_", "fsdp::copy_",
 }  # fmt: skip
 
 
@@ -48,19 +48,26 @@ class ProgramBuilder:
     def __init__(self, traced, recipe) -> None:
         self.traced, self.recipe = traced, recipe
         self.samples: dict[str, object] = {}
+        self._is_trial = False
         self.symbols: dict = {}
         self.constants: dict = {}  # get_attr node -> its tensor, where every use only copies it
         self.floats: set = set()  # placeholders of float arguments that are symbols
         self.names: dict[str, str] = {}  # a further getitem of the same result -> the first one's name
         self.numbers = Numbers(traced.graph)
 
+    def check(self, sites: dict) -> None:
+        """Refuses what `build` would, before anything has run: all but the launches is built as it will be then."""
+        self._is_trial = True
+        self.build(sites, {})
+
     def build(self, sites: dict, samples: dict) -> HostProgram:
+        """Raises Unsupported for what a specialization cannot have."""
         self.samples = samples
         inputs = self._inputs()
         self.numbers.given = self.symbols
         ops = []
         for node in self.traced.graph.nodes:
-            if hook_nodes.is_left_out(node, sites):
+            if not self._is_trial and hook_nodes.is_left_out(node, sites):
                 continue
             if node.op == "call_function":
                 op = self._op(node, sites)
@@ -136,6 +143,8 @@ class ProgramBuilder:
 
     # -- operations ------------------------------------------------------------------------------------------------
     def _op(self, node, sites: dict):
+        if node in sites and self._is_trial:
+            return self._try_launch(sites[node])
         if node in sites:
             launch = launches.launch_op(sites[node], self._settled, lambda n: self.samples[n.name])
             return dataclasses.replace(launch, may_miss=not self.numbers.has_effect)
@@ -168,6 +177,12 @@ class ProgramBuilder:
         if target is operator.getitem:
             return None
         raise Unsupported("graph-node", f"{getattr(target, '__name__', target)}")
+
+    def _try_launch(self, site) -> None:
+        """What a launch is given must be a tensor or a number that the program has."""
+        for value in (*site.arguments.values(), *(dim for grid in site.grids for dim in grid)):
+            if isinstance(value, torch.fx.Node):
+                self._settled(value)
 
     def _call(self, node, overload) -> OpCall:
         schema = overload._schema

@@ -12,6 +12,7 @@ from . import (
     identity,
     inlined_globals,
     is_compiling,
+    kept_nodes,
     left_out_guards,
     registry,
     triton_launch,
@@ -26,6 +27,7 @@ PATCHES = (
     autograd_function.autograd_function,
     float_symbols.float_symbols,
     inlined_globals.inlined_globals,
+    kept_nodes.dead_reads,
     triton_launch.triton_launch,
     guard_recording.guard_tree,
 )
