@@ -47,7 +47,7 @@ def core_extension() -> Extension | None:
     return Extension(
         "trident_hook._core",
         files,
-        include_dirs=["ext", "ext/abi"],
+        include_dirs=["ext"],
         extra_compile_args=["-std=gnu11", *COMMON],
         language="c",
     )
@@ -81,7 +81,7 @@ def rt_extension() -> Extension | None:
     return Extension(
         "trident_hook._rt",
         files,
-        include_dirs=["ext", "ext/abi"],
+        include_dirs=["ext"],
         define_macros=macros,
         extra_compile_args=["-std=c++20", *COMMON, *(f"-isystem{path}" for path in foreign)],
         # No rpath: torch is imported first, so the loader finds its libraries already in the process.
@@ -101,7 +101,7 @@ def ffi_extension() -> Extension | None:
     return Extension(
         "trident_hook._ffi",
         files,
-        include_dirs=["ext", "ext/abi"],
+        include_dirs=["ext"],
         define_macros=[("TORCH_EXTENSION_NAME", "_ffi"), ("TORCH_API_INCLUDE_EXTENSION_H", None)],
         extra_compile_args=["-std=c++20", *COMMON, *(f"-isystem{path}" for path in foreign)],
         # No rpath: torch and tvm_ffi are imported first.

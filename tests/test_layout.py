@@ -207,36 +207,100 @@ def test_the_core_is_built_without_pytorch():
             assert not [i for i in includes(path) if i.startswith(("torch/", "ATen/", "c10/"))], name_of(path)
 
 
-#: Folder of ext -> folders whose headers it may include. All may include compat.
-INCLUDES = {
-    "hook": {"table", "door", "abi"},
-    "table": {"door", "abi", "hook"},  # hook only for hook.h's two notices
-    "door": {"table", "abi", "hook"},
-    "guard": {"abi", "common"},
-    "aten": {"abi", "common"},
-    "launch": {"abi", "common"},
-    "ffi": {"abi", "common"},
-    "scm": {"abi", "common"},
-    "common": {"abi"},
-    "abi": set(),
-    "modules": {"hook", "door", "table", "guard", "aten", "launch", "ffi", "scm", "common", "abi"},
-    "compat": set(),
-    "simcuda": set(),
-}
+#: From the bottom up: a folder includes from folders before it, never from one behind it. `abi` and `simcuda` are shipped as
+#: they are, so theirs are named without a folder by their own files.
+C_FOLDERS = (
+    "abi", "compat", "common", "simcuda", "table", "door", "hook", "scm", "aten", "guard", "launch", "ffi", "modules"
+)  # fmt: skip
+SHIPPED = ("abi", "simcuda")
 
 
-@pytest.mark.parametrize("folder", INCLUDES)
-def test_includes_cross_folders_in_known_directions_only(folder):
-    for path in sources(f"ext/{folder}", endings=C_ENDINGS):
-        used = {i.split("/")[0] for i in includes(path) if (ROOT / "ext" / i).exists() and "/" in i}
-        wrong = used - {folder, "compat"} - INCLUDES[folder]
-        assert not wrong, f"{name_of(path)} includes {sorted(wrong)}"
+def unit(name: str) -> str:
+    """`table/entry` of `table/entry.c` and of `table/entry.h`: what is said in one is done in the other."""
+    return name.rsplit(".", 1)[0]
 
 
-def test_every_folder_of_ext_has_a_rule():
-    assert {path.name for path in (ROOT / "ext").iterdir() if path.is_dir() and path.name != "__pycache__"} == set(
-        INCLUDES
-    )
+def own_includes(root: Path = ROOT) -> dict[str, set[str]]:
+    """Unit of ext -> units that it includes. A name that is not found from ext/ is one of the file's own folder."""
+    ext, found = root / "ext", {}
+    for path in sorted(p for p in ext.rglob("*") if p.suffix in C_ENDINGS):
+        name = path.relative_to(ext).as_posix()
+        for text in re.findall(r'^\s*#\s*include\s*"([^"]+)"', without_comments(path.read_text()), re.MULTILINE):
+            full = text if (ext / text).exists() else f"{path.parent.name}/{text}"
+            found.setdefault(unit(name), set()).add(unit(full) if (ext / full).exists() else text)
+        found.setdefault(unit(name), set()).discard(unit(name))
+    return found
+
+
+def c_arrows_up(graph: dict[str, set[str]]) -> list[str]:
+    wrong = []
+    for name, used in graph.items():
+        for other in used:
+            below = C_FOLDERS.index(name.split("/")[0]) >= C_FOLDERS.index(other.split("/")[0])
+            wrong += [] if below else [f"{name} includes {other}"]
+    return wrong
+
+
+def circles(graph: dict[str, set[str]]) -> list[str]:
+    """Units that reach themselves."""
+
+    def reached(start: str) -> set[str]:
+        seen: set[str] = set()
+        left = list(graph.get(start, ()))
+        while left:
+            at = left.pop()
+            if at not in seen:
+                seen.add(at)
+                left += graph.get(at, ())
+        return seen
+
+    return [name for name in graph if name in reached(name)]
+
+
+def test_c_includes_only_go_down():
+    graph = own_includes()
+    assert len(graph) > 40
+    assert c_arrows_up(graph) == []
+
+
+def test_there_is_no_circle_in_c():
+    assert circles(own_includes()) == []
+
+
+def test_c_headers_are_named_with_their_folder():
+    for path in sources("ext", endings=C_ENDINGS):
+        if path.parent.name in SHIPPED:
+            continue
+        for text in re.findall(r'^\s*#\s*include\s*"([^"]+)"', without_comments(path.read_text()), re.MULTILINE):
+            assert (ROOT / "ext" / text).exists(), f'{name_of(path)} includes "{text}"'
+
+
+def test_every_folder_of_ext_has_its_place():
+    folders = {path.name for path in (ROOT / "ext").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders == set(C_FOLDERS)
+
+
+def test_an_arrow_up_and_a_circle_are_found(tmp_path):
+    """Of the rules themselves: with a folder in the include, without one, by header and by source."""
+    for name, text in {
+        "abi/low.h": '#include "../hook/no.h"\n#include "table/t.h"',
+        "table/t.h": '#  include "table/u.h"',
+        "table/t.c": '#include "t.h"',
+        "table/u.c": '// #include "hook/h.h"\n#include "t.h"',
+        "table/u.h": "",
+        "hook/h.h": '#include "table/t.h"',
+    }.items():
+        (tmp_path / "ext" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "ext" / name).write_text(text)
+    graph = {name: {u for u in used if u.split("/")[0] in C_FOLDERS} for name, used in own_includes(tmp_path).items()}
+    assert c_arrows_up(graph) == ["abi/low includes table/t"]
+    assert circles(graph) == ["table/t", "table/u"]
+
+
+def test_c_imports_no_module_of_ours_by_name():
+    """C++ calls Python through callbacks that are registered when the package loads."""
+    for path in sources("ext", endings=C_ENDINGS):
+        assert not re.search(r'Import\w*\(\s*"trident_hook', without_comments(path.read_text())), name_of(path)
 
 
 # -- versions ----------------------------------------------------------------------------------------------------------

@@ -10,9 +10,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "aten/op_site.h"
-
 namespace trident_hook {
+
+// How many entries of each array a site reads and writes at most.
+struct site_shape {
+  int n_tensors = 0, n_ints = 0, n_doubles = 0;
+  int n_outs = 0, n_out_ints = 0, n_out_doubles = 0;
+};
 
 enum class source : uint8_t { constant, tensor, optional_tensor, integer, floating, boolean, int_list, tensor_list };
 enum class target : uint8_t { as_is, integer, floating, boolean, optional_elements, wrapped };

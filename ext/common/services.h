@@ -5,7 +5,7 @@
 
 #include <Python.h>
 
-#include "tdh_rt.h"
+#include "abi/tdh_rt.h"
 
 namespace trident_hook {
 

@@ -8,8 +8,8 @@
 
 #include "common/services.h"
 #include "guard/identity.h"
-#include "tdh_interrupt.h"
-#include "tdh_num.h"
+#include "abi/tdh_interrupt.h"
+#include "abi/tdh_num.h"
 
 namespace trident_hook {
 namespace {

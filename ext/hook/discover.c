@@ -1,9 +1,11 @@
 /* Code objects that are seen for the first time are shown to the discoverer, a Python callable, once.
  * Must never let its exceptions reach the program, nor discover what it calls itself. An interrupt is not the
  * discoverer's: it is left pending, and the function is shown again at its next call. */
-#include "hook/hook.h"
+#include "hook/discover.h"
 
-#include "tdh_interrupt.h"
+#include "door/promote.h"
+#include "hook/chain.h"
+#include "abi/tdh_interrupt.h"
 
 static PyObject *discoverer; /* owned, or NULL */
 
@@ -44,7 +46,7 @@ int tdh_discover(PyCodeObject *code, PyObject *func) {
   if (interrupted) tdh_slot_unmark(code);
   tdh_entry *e = tdh_entry_find(code);
   if (e != NULL) {
-    tdh_route_promote(func, e);
+    tdh_promote_met(func, e);
     tdh_hook_notice(e);
   }
   return interrupted ? -1 : 1;

@@ -1,23 +1,11 @@
 /* One frame of an entry: ask the SCM; a hit or an error disposes of the frame, everything else runs it.
  * Must never touch the frame after it was discarded or handed over. */
+#include "hook/route.h"
+
 #include "door/door.h"
-#include "hook/hook.h"
+#include "door/promote.h"
+#include "hook/chain.h"
 #include "table/miss.h"
-
-/* A function that the frame door or the sentinel met gets its call door, if its entry has both (the call door alone is
- * for a JitFunction: its plain function stays plain). Runs no Python code. */
-void tdh_route_promote(PyObject *func, tdh_entry *e) {
-  if (e->doors & TDH_DOOR_FRAME) tdh_route_promote_asked(func, e);
-}
-
-/* The same because somebody asked for it: the call door is enough. */
-void tdh_route_promote_asked(PyObject *func, tdh_entry *e) {
-  if (!TDH_HAS_CALL_DOOR || !(e->doors & TDH_DOOR_CALL) || !PyFunction_Check(func)) return;
-  PyFunctionObject *f = (PyFunctionObject *)func;
-  if (f->vectorcall == tdh_plain_vectorcall && e->state == TDH_STATE_SERVE && e->routable &&
-      f->func_code == (PyObject *)e->code)
-    tdh_promoted_add(func, e);
-}
 
 /* Disposes of a fresh frame with an exception pending: the call raises it. */
 void tdh_route_raise(PyThreadState *ts, tdh_frame *f) {
@@ -54,7 +42,7 @@ PyObject *tdh_route_frame(PyThreadState *ts, tdh_frame *f, tdh_entry *e) {
   tdh_call call = {tdh_frame_locals(f), tdh_frame_func(f), -1, -1};
   tdh_entry_hold(e);
   int outcome = tdh_entry_ask(ts, e, &call, &result);
-  if (((PyFunctionObject *)call.func)->vectorcall == tdh_plain_vectorcall) tdh_route_promote(call.func, e);
+  if (((PyFunctionObject *)call.func)->vectorcall == tdh_plain_vectorcall) tdh_promote_met(call.func, e);
   if (TDH_LIKELY(outcome == TDH_HIT && result != NULL)) {
     ++e->counts.frame_hits;
     tdh_frame_discard(ts, f);

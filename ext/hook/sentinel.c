@@ -1,35 +1,27 @@
 /* While the evaluator is out, a monitoring tool of ours watches PY_START: each code object is reported once, its event
  * is then disabled, and running it costs nothing more. CPython 3.12 and newer; elsewhere the hook never steps aside.
  * Must never touch the tool ids that debuggers, profilers and coverage expect. */
-#include "hook/hook.h"
+#include "hook/sentinel.h"
+
+#include "table/entry.h"
 
 #if TDH_HAS_MONITORING
 
 static int tool_id = -1;
 static bool armed;
+static tdh_sentinel_fn on_start;
 static PyObject *disable; /* owned: sys.monitoring.DISABLE */
 
 /* Runs for the first PY_START of a code object. The function is read from the frame that is starting. */
 static PyObject *sentinel_start(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
   (void)self;
-  tdh_hook_settle();
+  if (nargs < 1 || !PyCode_Check(args[0]) || on_start == NULL) return Py_NewRef(disable);
   tdh_frame *f = tdh_frame_current(tdh_thread_state());
-  if (nargs < 1 || !PyCode_Check(args[0])) return Py_NewRef(disable);
   PyCodeObject *code = (PyCodeObject *)args[0];
   PyObject *func =
       f != NULL && tdh_frame_code(f) == code && f->owner == FRAME_OWNED_BY_THREAD ? tdh_frame_func(f) : NULL;
-  if (func && tdh_slot_is_new(tdh_slot_get(code))) {
-    if (tdh_thread_here.inside) return Py_NewRef(Py_None); /* the discoverer's own call: ask again another time */
-    Py_INCREF(func);
-    int found = tdh_discover(code, func);
-    Py_DECREF(func);
-    if (found < 0) return NULL; /* raised where the function starts; the event stays on */
-  }
-  tdh_entry *e = tdh_entry_find(code);
-  if (e == NULL || e->state != TDH_STATE_SERVE || !e->routable) return Py_NewRef(disable);
-  if (func) tdh_route_promote(func, e);
-  tdh_hook_notice(e);
-  return Py_NewRef(Py_None); /* stays on: another function of this code may come, without a call door */
+  int again = on_start(code, func);
+  return again < 0 ? NULL : Py_NewRef(again ? Py_None : disable);
 }
 
 static PyMethodDef start_def = {"trident_hook_sentinel", (PyCFunction)(void (*)(void))sentinel_start, METH_FASTCALL,
@@ -92,7 +84,8 @@ static int arm(PyObject *m) {
 }
 
 /* -1 without an exception when it cannot be armed. Events bring all code up to date lazily. */
-int tdh_sentinel_arm(void) {
+int tdh_sentinel_arm(tdh_sentinel_fn start) {
+  on_start = start;
   PyObject *m = monitoring();
   int rc = m ? arm(m) : -1;
   if (rc < 0) PyErr_Clear();
@@ -130,7 +123,8 @@ void tdh_sentinel_free(void) {
 
 #else
 
-int tdh_sentinel_arm(void) {
+int tdh_sentinel_arm(tdh_sentinel_fn start) {
+  (void)start;
   return -1;
 }
 void tdh_sentinel_rest(void) {}

@@ -20,6 +20,17 @@
 namespace trident_hook {
 namespace {
 
+// What Python does for launches, set when the package loads its first module: nothing here knows where it stands.
+struct {
+  PyObject *load_cubin = nullptr, *raise_error = nullptr;  // owned
+} callbacks;
+
+// A new reference, or NULL with an exception.
+PyObject *callback(PyObject *registered) {
+  if (registered == nullptr) PyErr_SetString(PyExc_RuntimeError, "_rt.launch_callbacks() was not called");
+  return Py_XNewRef(registered);
+}
+
 // Set while a simulated driver stands in for CUDA: kernels then accept CPU tensors.
 int (*simulated_device)() = nullptr;
 uint64_t (*simulated_stream)(int) = nullptr;
@@ -101,20 +112,29 @@ driver::result submit_in_primary_context(const request &r, driver::result refusa
 }
 
 C10_NOINLINE int raise_launch_error(const request &r, driver::result code) {
-  PyObject *module = PyImport_ImportModule("trident_hook.runtime.launch_errors");
+  PyObject *raise = callback(callbacks.raise_error);
   PyObject *done = nullptr;
-  if (module != nullptr) {
-    done = PyObject_CallMethod(module, "raise_launch_error", "sisss(III)i", call_name(r.kernel), static_cast<int>(code),
-                               driver::error_name(code), driver::error_text(code), r.kernel->name, r.grid[0], r.grid[1],
-                               r.grid[2], r.device);
+  if (raise != nullptr) {
+    done = PyObject_CallFunction(raise, "sisss(III)i", call_name(r.kernel), static_cast<int>(code),
+                                 driver::error_name(code), driver::error_text(code), r.kernel->name, r.grid[0],
+                                 r.grid[1], r.grid[2], r.device);
   }
-  Py_XDECREF(module);
+  Py_XDECREF(raise);
   Py_XDECREF(done);
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "raise_launch_error() did not raise");
   return -1;
 }
 
 }  // namespace
+
+// launch_callbacks(load_cubin, raise_error): see trident_hook/runtime/callbacks.py
+PyObject *py_launch_callbacks(PyObject *, PyObject *args) {
+  PyObject *load, *raise;
+  if (!PyArg_ParseTuple(args, "OO:launch_callbacks", &load, &raise)) return nullptr;
+  Py_XSETREF(callbacks.load_cubin, Py_NewRef(load));
+  Py_XSETREF(callbacks.raise_error, Py_NewRef(raise));
+  Py_RETURN_NONE;
+}
 
 void simulated_set(uintptr_t current_device, uintptr_t current_stream) {
   simulated_device = reinterpret_cast<int (*)()>(current_device);
@@ -164,17 +184,17 @@ void *kernel_function(tdh_kernel *kernel, int32_t device) {
     return nullptr;
   }
   if (C10_LIKELY(kernel->function[device] != nullptr)) return kernel->function[device];
-  PyObject *loader = PyImport_ImportModule("trident_hook.runtime.cubins");
-  if (loader == nullptr) return nullptr;
-  PyObject *handle = PyObject_CallMethod(loader, "load", "y#sIIi", reinterpret_cast<const char *>(kernel->cubin),
-                                         static_cast<Py_ssize_t>(kernel->cubin_size), kernel->name, kernel->shared,
-                                         kernel->threads, static_cast<int>(device));
-  Py_DECREF(loader);
+  PyObject *load = callback(callbacks.load_cubin);
+  if (load == nullptr) return nullptr;
+  PyObject *handle = PyObject_CallFunction(load, "y#sIIi", reinterpret_cast<const char *>(kernel->cubin),
+                                           static_cast<Py_ssize_t>(kernel->cubin_size), kernel->name, kernel->shared,
+                                           kernel->threads, static_cast<int>(device));
+  Py_DECREF(load);
   if (handle == nullptr) return nullptr;
   void *function = PyLong_AsVoidPtr(handle);
   Py_DECREF(handle);
   if (function == nullptr) {
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "loader.load() returned no function");
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "the loader of CUBINs returned no function");
     return nullptr;
   }
   // Stock Triton sets this before each launch of a cluster of 16.

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "tdh_rt.h"
+#include "abi/tdh_rt.h"
 
 namespace trident_hook {
 
@@ -22,6 +22,8 @@ int scratch_allocate(const tdh_kernel *kernel, int kind, int64_t programs, void 
 
 // Addresses of `int (void)` and `uint64_t (int device)` of a simulated driver, or 0, 0 to go back to CUDA.
 void simulated_set(uintptr_t current_device, uintptr_t current_stream);
+
+PyObject *py_launch_callbacks(PyObject *, PyObject *args);
 
 }  // namespace trident_hook
 

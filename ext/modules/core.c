@@ -1,7 +1,10 @@
 /* trident_hook._core: the module and its methods. Only argument checks and wiring; the work is in hook/, table/, door/.
  * One interpreter only: the tables are process-wide and guarded by that interpreter's GIL. */
 #include "door/door.h"
-#include "hook/hook.h"
+#include "door/promote.h"
+#include "hook/chain.h"
+#include "hook/discover.h"
+#include "hook/evaluate.h"
 #include "table/miss.h"
 
 /* Borrowed. NULL with TypeError. */
@@ -200,7 +203,7 @@ static PyObject *promote(PyObject *m, PyObject *op) {
   if (func == NULL) return NULL;
   tdh_entry *e = tdh_entry_find((PyCodeObject *)((PyFunctionObject *)func)->func_code);
   if (e == NULL || !(e->doors & TDH_DOOR_CALL)) Py_RETURN_FALSE;
-  tdh_route_promote_asked(func, e);
+  tdh_promote_asked(func, e);
   return PyBool_FromLong(tdh_promoted_has(func));
 }
 
@@ -216,7 +219,7 @@ static PyObject *is_promoted(PyObject *m, PyObject *op) {
 
 static PyObject *demote_all(PyObject *m, PyObject *x) {
   (void)m, (void)x;
-  return PyLong_FromSsize_t(tdh_entry_demote_all());
+  return PyLong_FromSsize_t(tdh_promoted_remove_all());
 }
 
 static PyObject *live_counts(PyObject *m, PyObject *x) {
@@ -293,6 +296,7 @@ static int core_exec(PyObject *module) {
     PyErr_SetString(PyExc_ImportError, "trident_hook works in the main interpreter only: this is a subinterpreter");
     return -1;
   }
+  tdh_evaluate_init();
   tdh_delegation_left = tdh_hook_settle;
   if (tdh_entry_init() < 0 || tdh_miss_init() < 0 || tdh_door_init() < 0 || tdh_jit_init() < 0) return -1;
   if (PyModule_AddObjectRef(module, "JitFunction", (PyObject *)&tdh_jit_type) < 0) return -1;

@@ -18,7 +18,7 @@
 #include "scm/verified.h"
 #include "scm/bind.h"
 #include "common/services.h"
-#include "tdh_interrupt.h"
+#include "abi/tdh_interrupt.h"
 
 namespace trident_hook {
 
@@ -326,6 +326,7 @@ PyMethodDef methods[] = {
     {"op_site", op_site_new, METH_VARARGS, "op_site(name, overload, template, n_tensor_outs) -> capsule"},
     {"op_call", py_op_call, METH_VARARGS, "op_call(site, tensors, ints, floats) -> (tensors, ints, floats)"},
     {"launch_env", py_launch_env, METH_VARARGS, "launch_env(times=1) -> (device, stream, device_type)"},
+    {"launch_callbacks", py_launch_callbacks, METH_VARARGS, "launch_callbacks(load_cubin, raise_error): for launches"},
     {"set_simulated", py_set_simulated, METH_VARARGS, "set_simulated(current_device, current_stream): C addresses"},
     {"scm_bind", py_scm_bind, METH_VARARGS, "scm_bind(module, objects, sites, plans, arms) -> capsule for the doors"},
     {"scm_verified", py_scm_verified, METH_VARARGS,

@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "scm/ranges.h"
-#include "tdh_rt.h"
+#include "abi/tdh_rt.h"
 
 namespace trident_hook {
 namespace {

@@ -2,10 +2,6 @@
  * Must never run Python code between reading a slot and writing it. */
 #include "table/entry.h"
 
-#include <stdlib.h>
-
-#include "table/promoted.h"
-
 Py_ssize_t tdh_extra_index = -1;
 uint8_t tdh_own_tools = 0;
 __thread tdh_thread tdh_thread_here;
@@ -13,10 +9,16 @@ __thread tdh_thread tdh_thread_here;
 static tdh_entry *all_entries;
 static Py_ssize_t n_entries, n_scms;
 
+void (*tdh_entry_call_doors_end)(tdh_entry *);
+
+static void call_doors_end(tdh_entry *e) {
+  if (tdh_entry_call_doors_end) tdh_entry_call_doors_end(e);
+}
+
 /* Takes the entry out of everything that could find it. Runs no Python code. */
 static void entry_detach(tdh_entry *e) {
   if (e->code == NULL) return;
-  tdh_promoted_entry_gone(e);
+  call_doors_end(e);
   e->code = NULL;
   e->state = TDH_STATE_OFF;
   if (e->next) e->next->previous = e->previous;
@@ -161,12 +163,12 @@ int tdh_entry_scm_set(tdh_entry *e, PyObject *module) {
 /* REFUSED gives the call door back: the function is inlined by CPython again. */
 void tdh_entry_state_set(tdh_entry *e, int state) {
   e->state = (uint8_t)state;
-  if (state == TDH_STATE_REFUSED) tdh_promoted_entry_gone(e);
+  if (state == TDH_STATE_REFUSED) call_doors_end(e);
 }
 
 void tdh_entry_doors_set(tdh_entry *e, int doors) {
   e->doors = (uint8_t)doors;
-  if (!(doors & TDH_DOOR_CALL)) tdh_promoted_entry_gone(e);
+  if (!(doors & TDH_DOOR_CALL)) call_doors_end(e);
 }
 
 /* In the child of a fork: calls of other threads are not here. Those of this thread are not told apart from them, so while
@@ -175,14 +177,6 @@ void tdh_entry_forked(void) {
   if (tdh_thread_here.missing) return;
   for (tdh_entry *e = all_entries; e; e = e->next)
     e->n_missing = 0;
-}
-
-/* Gives every call door back. How many there were. */
-Py_ssize_t tdh_entry_demote_all(void) {
-  Py_ssize_t n = tdh_promoted_count();
-  for (tdh_entry *e = all_entries; e; e = e->next)
-    tdh_promoted_entry_gone(e);
-  return n;
 }
 
 /* New reference. */
@@ -200,6 +194,10 @@ bool tdh_entry_any_needs_frames(void) {
   for (tdh_entry *e = all_entries; e; e = e->next)
     if (e->state == TDH_STATE_SERVE && e->routable && e->doors == TDH_DOOR_FRAME) return true;
   return false;
+}
+
+tdh_entry *tdh_entry_first(void) {
+  return all_entries;
 }
 
 Py_ssize_t tdh_entry_count(void) {

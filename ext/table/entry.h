@@ -5,7 +5,7 @@
 
 #include "compat/py.h"
 #include "table/thread.h"
-#include "tdh_scm.h"
+#include "abi/tdh_scm.h"
 
 enum { TDH_DOOR_FRAME = 1, TDH_DOOR_CALL = 2 };
 enum { TDH_STATE_OFF = 0, TDH_STATE_SERVE = 1, TDH_STATE_REFUSED = 2 };
@@ -92,7 +92,9 @@ int tdh_entry_scm_set(tdh_entry *e, PyObject *module);
 void tdh_entry_state_set(tdh_entry *e, int state);
 void tdh_entry_doors_set(tdh_entry *e, int doors);
 void tdh_entry_forked(void);
-Py_ssize_t tdh_entry_demote_all(void);
+/* Called, if set, when the functions of an entry are to lose the call door. Runs no Python code. */
+extern void (*tdh_entry_call_doors_end)(tdh_entry *e);
+tdh_entry *tdh_entry_first(void); /* the others by `next` */
 PyObject *tdh_entry_stats(const tdh_entry *e);
 bool tdh_entry_any_needs_frames(void);
 Py_ssize_t tdh_entry_count(void);

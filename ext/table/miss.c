@@ -3,7 +3,7 @@
  * abi/tdh_interrupt.h) is not ours: it is left pending, whatever it meets is undone, and the call ends with it. */
 #include "table/miss.h"
 
-#include "tdh_interrupt.h"
+#include "abi/tdh_interrupt.h"
 
 static PyObject *name_before_miss, *name_after_miss, *name_after_trial, *door_names[2];
 static PyObject *set_eval_frame;         /* owned: torch._C._dynamo.eval_frame.set_eval_frame, or NULL */

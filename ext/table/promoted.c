@@ -148,6 +148,7 @@ static void birth_stop(tdh_entry *e) {
 
 int tdh_promoted_init(vectorcallfunc door) {
   door_vectorcall = door;
+  tdh_entry_call_doors_end = tdh_promoted_entry_gone;
   return tdh_plain_vectorcall ? 0 : plain_vectorcall_read();
 }
 
@@ -194,6 +195,14 @@ void tdh_promoted_entry_gone(tdh_entry *e) {
   watcher_settle();
 }
 
+/* Gives every call door back. How many there were. */
+Py_ssize_t tdh_promoted_remove_all(void) {
+  Py_ssize_t n = tdh_promoted_count();
+  for (tdh_entry *e = tdh_entry_first(); e; e = e->next)
+    tdh_promoted_entry_gone(e);
+  return n;
+}
+
 Py_ssize_t tdh_promoted_count(void) {
   return (Py_ssize_t)map_used;
 }
@@ -224,6 +233,9 @@ bool tdh_promoted_remove(PyObject *func) {
 }
 void tdh_promoted_entry_gone(tdh_entry *e) {
   (void)e;
+}
+Py_ssize_t tdh_promoted_remove_all(void) {
+  return 0;
 }
 Py_ssize_t tdh_promoted_count(void) {
   return 0;

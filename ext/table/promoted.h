@@ -13,6 +13,7 @@ bool tdh_promoted_has(PyObject *func);
 bool tdh_promoted_add(PyObject *func, tdh_entry *e);
 bool tdh_promoted_remove(PyObject *func);
 void tdh_promoted_entry_gone(tdh_entry *e);
+Py_ssize_t tdh_promoted_remove_all(void);
 Py_ssize_t tdh_promoted_count(void);
 void tdh_promoted_lift(PyObject *func);
 void tdh_promoted_lower(PyObject *func);

@@ -4,7 +4,7 @@
 
 #include "compat/py.h"
 
-/* Beyond this many nested evaluations of ours CPython gets its own inlining back (hook/hook.c, door/call.c). */
+/* Beyond this many nested evaluations of ours CPython gets its own inlining back (hook/chain.c, door/call.c). */
 #define TDH_DEPTH_LIMIT 300
 
 typedef struct tdh_thread {

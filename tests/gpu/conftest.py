@@ -31,3 +31,11 @@ def clean_slate(cache_dir):
     torch._dynamo.reset()
     gc.collect()
     assert (_core.hook_state(), _core.live_counts()["promoted"]) == ("off", 0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def launch_callbacks():
+    """As the first module that is loaded registers them: these tests launch without one."""
+    from trident_hook.runtime import callbacks
+
+    callbacks.register()

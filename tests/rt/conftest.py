@@ -34,3 +34,11 @@ def overriding(name, function, key="CPU"):
 @pytest.fixture
 def override():
     return overriding
+
+
+@pytest.fixture(scope="session", autouse=True)
+def launch_callbacks():
+    """As the first module that is loaded registers them: these tests launch without one."""
+    from trident_hook.runtime import callbacks
+
+    callbacks.register()

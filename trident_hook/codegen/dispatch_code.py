@@ -11,7 +11,7 @@ from ..ir.source import Source
 from ..ir.specialization import Specialization
 from .facts import ABOUT_TENSORS, COST, STEP_COST, TENSOR_COST, Fact, facts_of
 from .values import StoredReader
-from .writer import Lines, Tables, literal
+from .writer import Lines, Tables, literal, plain_text
 
 #: Nanoseconds for asking one specialization that does not hold: what a question has to save.
 _TRY = 25
@@ -68,7 +68,7 @@ class Dispatcher:
             value = self._read(fact)
             for number, (answer, some) in enumerate(branches.items()):
                 test = f"{'elif' if number else 'if'} {value} == {self._answer(fact, answer)}:"
-                note = f"  # {' '.join(str(answer).split())}" if isinstance(answer, ObjectKey) else ""
+                note = f"  # {plain_text(answer)}" if isinstance(answer, ObjectKey) else ""
                 self._node(tuple(sorted((*some, *rest))), facts, test, note)
             self.out("break")
             self.values = before

@@ -24,7 +24,7 @@ from ..ir.program import (
 )
 from . import intexpr
 from .values import Reader
-from .writer import literal
+from .writer import identifier, literal, plain_text
 
 _MAP = "unsigned char[128]"  # TDH_MAP_BYTES
 _LEAVE = "status = TDH_BYPASS; break"  # before the first effect: the plain function runs instead
@@ -81,7 +81,7 @@ class HostWriter:
             self.ints[symbol] = name
         for number, expr in enumerate(e for e in wanted if not e.is_Symbol):
             name = self._declare("int64_t", f"e_{number}")
-            self.out(f"{name} = {intexpr.from_sympy(expr, self._symbol)}  # {expr}")
+            self.out(f"{name} = {intexpr.from_sympy(expr, self._symbol)}  # {plain_text(expr)}")
             self.ints[expr] = name
         if wanted:
             self.out(f"if ovf: {self.reader.fail()}")
@@ -212,7 +212,7 @@ class HostWriter:
         self.max_ints = max(self.max_ints, 2 * rank)
         index = -1 if meta.device_index is None else meta.device_index
         self.out(f"{handle} = rt.empty_strided({rank}, n, n + {rank}, {self.numbers.scalar_type(meta.dtype)}, "
-                 f"{self.numbers.device_type(meta.device_type)}, {index})  # {meta.dtype}")  # fmt: skip
+                 f"{self.numbers.device_type(meta.device_type)}, {index})  # {plain_text(meta.dtype)}")  # fmt: skip
         self.out(f"if {handle} == NULL: break")
 
     def _call(self, op: OpCall) -> None:
@@ -285,7 +285,7 @@ class HostWriter:
         ready = [e for e in self.late if e not in self.ints and all(s in self.ints for s in e.free_symbols)]
         for expr in ready:
             name = self.ints[expr] = self._declare("int64_t", "e_late")
-            self.out(f"{name} = {intexpr.from_sympy(expr, self._symbol)}  # {expr}")
+            self.out(f"{name} = {intexpr.from_sympy(expr, self._symbol)}  # {plain_text(expr)}")
         if ready:
             self.out(f"if ovf: {_LEAVE}")
 
@@ -367,7 +367,7 @@ class HostWriter:
         if isinstance(value, (float, int)) and param.type in ("fp32", "fp64", "fp16", "bf16"):
             c_type, bits = _float_bits(param.type, float(value))
             name = self._declare(c_type, f"k_{param.name}")
-            self.out(f"{name} = {bits:#x}  # {value!r} as {param.type}")
+            self.out(f"{name} = {bits:#x}  # {plain_text(f'{value!r} as {param.type}')}")
             return f"&{name}"
         if param.type in _INT_TYPES:
             name = self._declare(_INT_TYPES[param.type], f"k_{param.name}")
@@ -468,6 +468,7 @@ class HostWriter:
 
     def _declare(self, type_: str, name: str) -> str:
         taken = {d.split()[-1] for d in self.declared}
+        name = identifier(name)
         unique, n = name, 1
         while unique in taken:
             n += 1

@@ -8,7 +8,7 @@ from ..ir.condition import Condition
 from ..ir.guard import Guard
 from ..ir.objects import ObjectKey
 from ..ir.source import Source
-from .writer import Lines, Tables, one_line
+from .writer import Lines, Tables, c_comment
 
 #: Step of a source -> (its read, what its key is: an object of the module, a number, or nothing).
 _READS = {
@@ -116,10 +116,7 @@ class StepWriter:
 
     def _end(self, text: str) -> None:
         """A guard's steps are one line, under its text."""
-        text = one_line(text)
-        for seen, written in (("\\", "/"), ('"', "'"), ("*/", "* /")):  # it stands in a C comment in a Cython string
-            text = text.replace(seen, written)
-        self._lines += [f"/* {self._number}: {text} */", ", ".join(self._line) + ","]
+        self._lines += [c_comment(self._number, text), ", ".join(self._line) + ","]
         self._line = []
 
     def write(self, out: Lines, name: str, of: str, linkage: str) -> None:

@@ -8,10 +8,9 @@ the linker makes one, as long as the longest; the dispatchers of earlier units s
 from __future__ import annotations
 
 import functools
-import re
 from dataclasses import dataclass
 
-from .writer import Lines
+from .writer import Lines, c_string, plain_text
 
 _HEAD = """\
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
@@ -110,7 +109,7 @@ class GeneratedModule:
     def unit(self, begin: int) -> str:
         """The text without the first `begin` specializations, which are linked."""
         head = _HEAD.format(
-            name=self.name, count=len(self.parts), generator=self.generator, module_name=self.module_name,
+            name=plain_text(self.name), count=len(self.parts), generator=self.generator, module_name=self.module_name,
             own_objects=len(self.objects), own_sites=len(self.sites), own_plans=len(self.environments),
             n_objects=max(1, len(self.objects)), n_sites=max(1, len(self.sites)), n_plans=max(1, len(self.environments)),
             n_versions=max(1, self.n_versions),
@@ -164,7 +163,7 @@ class GeneratedModule:
 def kernel_definition(index: int, kernel) -> str:
     flags = int(kernel.pdl) * 1 + int(kernel.cooperative) * 2
     fields = {
-        "cubin": f"tdh_cubin_{index}", "cubin_size": len(kernel.cubin), "name": _c_string(kernel.name),
+        "cubin": f"tdh_cubin_{index}", "cubin_size": len(kernel.cubin), "name": c_string(kernel.name),
         "shared": kernel.shared, "threads": kernel.threads, "num_ctas": kernel.num_ctas, "flags": flags,
     }  # fmt: skip
     if kernel.wants_scratch:
@@ -189,12 +188,6 @@ def _declare_kernel(out: Lines, index: int, *lines: str) -> None:
             out(line)
         out('"""')
         out(f'tdh_kernel kernel_{index} "tdh_kernel_{index}"')
-
-
-def _c_string(text: str) -> str:
-    """A C string inside a string of Cython's, which takes one level of backslashes away."""
-    plain = re.compile(r"[A-Za-z0-9_ $.%-]")
-    return '"' + "".join(c if plain.match(c) else "".join(f"\\\\{b:03o}" for b in c.encode()) for c in text) + '"'
 
 
 # -- environment guards ------------------------------------------------------------------------------------------------

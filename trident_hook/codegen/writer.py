@@ -17,7 +17,7 @@ class Lines:
 
     def comment(self, text: str) -> None:
         """A comment, on one line: whatever a guard or an operator prints."""
-        self(f"# {one_line(text)}")
+        self(f"# {plain_text(text)}")
 
     @contextlib.contextmanager
     def block(self, head: str):
@@ -30,10 +30,38 @@ class Lines:
         return "\n".join(self.lines)
 
 
-def one_line(text: str) -> str:
-    """What a comment says: without line breaks, and cut where it is long."""
-    text = " ".join(text.split())
-    return text if len(text) <= 160 else text[:157] + "..."
+#: What could end the comment or the string that a comment stands in, or be read as another character.
+_ENDINGS = (('"' * 3, "'" * 3), ("*/", "* /"), ("/*", "/ *"), ("??", "? ?"))
+#: What stands for itself in a C string: no letter that could be read as part of an escape before it.
+_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_ $.%-")
+
+
+def plain_text(text: object) -> str:
+    """What a comment may say of a string that comes from the program. Every such string passes through here, or through
+    `identifier` or `c_string`: nothing in it can end the comment, in Cython or in the C that Cython hands on. One line of
+    printable ASCII, cut where it is long; no backslash (it would join the next line or begin an escape), no trigraph."""
+    line = " ".join(str(text).split())
+    line = line if len(line) <= 160 else line[:157] + "..."
+    line = "".join(c if " " <= c <= "~" else f"<{ord(c):x}>" for c in line.replace("\\", "/"))
+    for seen, written in _ENDINGS:
+        line = line.replace(seen, written)
+    return line
+
+
+def c_comment(number: int, text: object) -> str:
+    """A C comment inside a string of Cython's."""
+    return f"/* {number}: {plain_text(text)} */".replace('"', "'")
+
+
+def identifier(text: str) -> str:
+    """Part of a name in the generated text. Python's names may have letters that C does not know."""
+    return "".join(c if c.isascii() and (c.isalnum() or c == "_") else f"_{ord(c):x}_" for c in text)
+
+
+def c_string(text: str) -> str:
+    """A C string inside a string of Cython's, which takes one level of backslashes away."""
+    encoded = text.encode("utf-8", "surrogatepass")
+    return '"' + "".join(chr(b) if chr(b) in _PLAIN else f"\\\\{b:03o}" for b in encoded) + '"'
 
 
 class Tables:

@@ -10,6 +10,7 @@ import os
 import tempfile
 
 from .._logs import log
+from ..runtime import callbacks
 from ..runtime.watching import Environment
 from . import cache
 
@@ -23,6 +24,7 @@ class LoadedScm:
         global live
         from .. import _rt
 
+        callbacks.register()
         self.objects = list(generated.objects)
         self.sites = [_rt.op_site(op, overload, template, n) for op, overload, template, n in generated.sites]
         self.environments = [Environment(wanted) for wanted in generated.environments]

@@ -1,24 +1,30 @@
-/* The evaluator and its place in the chain. Every Python call of the process comes through tdh_hook_evaluate while it is
- * installed: for code that is not ours it costs a few loads. Must never put anything over an evaluator of others. */
-#include "hook/hook.h"
+/* The place of our evaluator in the chain of evaluators, when it steps aside, and how a frame that is not served runs.
+ * Must never put anything over an evaluator of others. */
+#include "hook/chain.h"
 
 #include "door/door.h"
 
-static bool wanted; /* hook_install was called, hook_remove not yet */
-static bool linked; /* as far as we know our evaluator is in the chain, on top or below another one */
-static int lifted;  /* deep frames that took the evaluator out until they return */
+bool tdh_hook_wanted; /* hook_install was called, hook_remove not yet */
+static bool linked;   /* as far as we know our evaluator is in the chain, on top or below another one */
+static int lifted;    /* deep frames that took the evaluator out until they return */
 static tdh_evaluator previous = _PyEval_EvalFrameDefault; /* what was there before us */
 bool tdh_hook_is_aside = false;
 Py_ssize_t tdh_quiet_frames = 0, tdh_quiet_limit = 5000;
 
-static PyObject *hook_evaluate(PyThreadState *ts, tdh_frame *f, int throwflag);
+static tdh_evaluator evaluate; /* ours: hook/evaluate.c */
+static tdh_sentinel_fn on_start;
+
+void tdh_hook_init(tdh_evaluator ours, tdh_sentinel_fn start) {
+  evaluate = ours;
+  on_start = start;
+}
 
 /* Ours may be on top already: an evaluator above us that had stored us puts us back when it leaves. */
 static void link_in(void) {
   tdh_evaluator now = tdh_evaluator_get();
-  if (now != hook_evaluate) {
+  if (now != evaluate) {
     previous = now;
-    tdh_evaluator_set(hook_evaluate);
+    tdh_evaluator_set(evaluate);
   }
   linked = true;
   tdh_quiet_frames = 0;
@@ -26,7 +32,7 @@ static void link_in(void) {
 
 /* Only if ours is on top. */
 static bool link_out(void) {
-  if (tdh_evaluator_get() != hook_evaluate) return false;
+  if (tdh_evaluator_get() != evaluate) return false;
   tdh_evaluator_set(previous);
   linked = false;
   return true;
@@ -36,23 +42,23 @@ static bool link_out(void) {
  * below it, and dropped us from the chain. Only what certainly does not chain to us proves that. */
 static bool was_dropped(void) {
   tdh_evaluator now = tdh_evaluator_get();
-  return linked && !lifted && now != hook_evaluate && (now == _PyEval_EvalFrameDefault || now == previous);
+  return linked && !lifted && now != evaluate && (now == _PyEval_EvalFrameDefault || now == previous);
 }
 
 /* Puts the evaluator back where it was dropped, and takes it out where it only waited to be on top again. Cheap; called
  * from cold places. */
 void tdh_hook_settle(void) {
-  if (!wanted && linked && !lifted) link_out();
+  if (!tdh_hook_wanted && linked && !lifted) link_out();
   if (!was_dropped()) return;
   linked = false;
-  if (wanted && !tdh_hook_is_aside) link_in();
+  if (tdh_hook_wanted && !tdh_hook_is_aside) link_in();
 }
 
 /* True if it changed something. */
 bool tdh_hook_install(void) {
   tdh_hook_settle();
-  if (wanted) return false;
-  wanted = tdh_frame_door_open = true;
+  if (tdh_hook_wanted) return false;
+  tdh_hook_wanted = tdh_frame_door_open = true;
   if (!linked) link_in();
   return true;
 }
@@ -60,9 +66,9 @@ bool tdh_hook_install(void) {
 bool tdh_hook_remove(void) {
   tdh_hook_settle();
   tdh_sentinel_free();
-  if (!wanted) return false;
-  wanted = tdh_frame_door_open = tdh_hook_is_aside = false;
-  if (linked && lifted && tdh_evaluator_get() != hook_evaluate) linked = false; /* already out, and now stays out */
+  if (!tdh_hook_wanted) return false;
+  tdh_hook_wanted = tdh_frame_door_open = tdh_hook_is_aside = false;
+  if (linked && lifted && tdh_evaluator_get() != evaluate) linked = false; /* already out, and now stays out */
   if (linked) link_out();
   return true;
 }
@@ -70,8 +76,8 @@ bool tdh_hook_remove(void) {
 const char *tdh_hook_state(void) {
   tdh_hook_settle();
   if (tdh_hook_is_aside) return "aside";
-  if (linked && !lifted && tdh_evaluator_get() != hook_evaluate) return "covered";
-  return wanted ? "on" : "off";
+  if (linked && !lifted && tdh_evaluator_get() != evaluate) return "covered";
+  return tdh_hook_wanted ? "on" : "off";
 }
 
 /* Back from aside: something can only be found or served through frames. Over another evaluator the sentinel stays armed:
@@ -95,10 +101,10 @@ void tdh_hook_notice(const tdh_entry *e) {
 }
 
 /* Nothing new for a while. Steps aside if nobody needs frames and a sentinel can be armed; else asks again later. */
-static TDH_COLD void quiet_reached(void) {
+TDH_COLD void tdh_hook_quiet(void) {
   tdh_quiet_frames = 0;
-  if (!wanted || lifted || tdh_entry_any_needs_frames()) return;
-  if (tdh_evaluator_get() != hook_evaluate || tdh_sentinel_arm() < 0) return;
+  if (!tdh_hook_wanted || lifted || tdh_entry_any_needs_frames()) return;
+  if (tdh_evaluator_get() != evaluate || tdh_sentinel_arm(on_start) < 0) return;
   if (!link_out()) return;
   tdh_hook_is_aside = true;
   tdh_frame_door_open = false;
@@ -128,7 +134,7 @@ static inline PyObject *evaluate_below(PyThreadState *ts, tdh_frame *f, int thro
 static TDH_COLD PyObject *forward_lifted(PyThreadState *ts, tdh_frame *f, int throwflag) {
   tdh_thread *t = &tdh_thread_here;
   int depth = t->depth;
-  bool lift = tdh_evaluator_get() == hook_evaluate;
+  bool lift = tdh_evaluator_get() == evaluate;
   if (lift) {
     tdh_evaluator_set(previous);
     ++lifted;
@@ -138,7 +144,7 @@ static TDH_COLD PyObject *forward_lifted(PyThreadState *ts, tdh_frame *f, int th
   t->depth = depth;
   if (lift) {
     --lifted;
-    if (wanted && linked && !tdh_hook_is_aside && tdh_evaluator_get() == previous) tdh_evaluator_set(hook_evaluate);
+    if (tdh_hook_wanted && linked && !tdh_hook_is_aside && tdh_evaluator_get() == previous) tdh_evaluator_set(evaluate);
   }
   return result;
 }
@@ -165,45 +171,13 @@ PyObject *tdh_hook_hand_over(PyThreadState *ts, tdh_frame *f) {
   tdh_evaluator now = tdh_evaluator_get();
   tdh_frame *outer = t->delegated;
   t->delegated = f;
-  PyObject *result = now == hook_evaluate ? tdh_hook_forward(ts, f, 0) : now(ts, f, 0);
+  PyObject *result = now == evaluate ? tdh_hook_forward(ts, f, 0) : now(ts, f, 0);
   t->delegated = outer;
   return result;
 }
 
-/* ---- the evaluator ---------------------------------------------------------------------------------------------- */
-
-/* A slot that is not the mark: new code, or an entry. */
-static TDH_COLD PyObject *evaluate_entry(PyThreadState *ts, tdh_frame *f, void *slot) {
-  tdh_thread *t = &tdh_thread_here;
-  PyCodeObject *code = tdh_frame_code(f);
-  if (tdh_slot_is_new(slot)) {
-    /* Discovery may be interrupted, and only a fresh frame can then be given up: another one waits for its next call. */
-    if (!tdh_frame_is_fresh(f) && tdh_code_is_routable(code)) return tdh_hook_forward(ts, f, 0);
-    int found = tdh_discover(code, tdh_frame_func(f));
-    if (found < 0) return tdh_route_raise(ts, f), NULL;
-    if (found == 0) return tdh_hook_forward(ts, f, 0);
-    tdh_quiet_frames = 0;
-    slot = tdh_slot_get(code);
-    if (slot == NULL || tdh_slot_is_mark(slot)) return tdh_hook_forward(ts, f, 0);
-  }
-  if (t->pass_code == code) {
-    t->pass_code = NULL;
-    return tdh_hook_forward(ts, f, 0);
-  }
-  if (t->delegated == f || !tdh_entry_wants(slot, TDH_DOOR_FRAME) || !tdh_frame_is_fresh(f) ||
-      tdh_thread_is_watched(ts, code, tdh_own_tools))
-    return tdh_hook_forward(ts, f, 0);
-  return tdh_route_frame(ts, f, slot);
-}
-
-static PyObject *hook_evaluate(PyThreadState *ts, tdh_frame *f, int throwflag) {
-  if (TDH_UNLIKELY(throwflag != 0)) return tdh_hook_forward(ts, f, throwflag);
-  if (TDH_UNLIKELY(!wanted)) { /* removed while another evaluator sat above us: go as soon as that one has gone */
-    link_out();
-    return tdh_hook_forward(ts, f, throwflag);
-  }
-  if (TDH_UNLIKELY(++tdh_quiet_frames >= tdh_quiet_limit)) quiet_reached();
-  void *slot = tdh_slot_get(tdh_frame_code(f));
-  if (TDH_UNLIKELY(slot != tdh_slot_seen)) return evaluate_entry(ts, f, slot);
-  return tdh_hook_forward(ts, f, 0);
+/* Removed while another evaluator sat above us: goes as soon as that one has gone. */
+TDH_COLD PyObject *tdh_hook_forward_unwanted(PyThreadState *ts, tdh_frame *f, int throwflag) {
+  link_out();
+  return tdh_hook_forward(ts, f, throwflag);
 }
