@@ -8,13 +8,14 @@ PYTEST_ARGS ?=
 TEST_JOBS ?= 2
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help setup demo judge-programs test test-fast test-hook-versions test-versions lint format bench figures clean distclean
+.PHONY: help setup demo judge-programs test test-fast test-debug test-sanitizers test-hook-versions test-versions lint format bench figures clean distclean
 
 help:
 	@echo "make demo     serve three functions, compare with eager and torch.compile"
 	@echo "make test     the whole suite (test-fast: without the slow tests)"
 	@echo "make test-versions   hook, guard and slice tests on CPython 3.11 and 3.13 (installs PyTorch for each)"
 	@echo "make judge-programs  programs written from a seed, served and plain (SECONDS= PROGRAMS= JOBS= SEED= OUT=)"
+	@echo "make test-debug   hook tests with our assertions on (test-sanitizers: under ASan and UBSan as well)"
 	@echo "make lint     check style (make format: repair it)"
 	@echo "make bench    latency table into benchmarks/results/latest/ (make figures: draw the committed results)"
 	@echo "make clean    remove what was built (distclean: the environment too)"
@@ -69,6 +70,13 @@ SEED ?= 0
 OUT ?= build/judge-programs
 judge-programs: setup
 	@$(PY) -m tests.judges.programs.run --seconds $(SECONDS) --programs $(PROGRAMS) --jobs $(JOBS) --seed $(SEED) --out $(OUT)
+
+# The core of the hook built with assertions, and under the address and undefined-behaviour sanitizers, beside the normal build.
+test-debug: setup
+	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" bash scripts/test_checked.sh debug $(PYTEST_ARGS)
+
+test-sanitizers: setup
+	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" bash scripts/test_checked.sh sanitizers $(PYTEST_ARGS)
 
 # Not part of `make test`: PyTorch is installed once more for each.
 test-versions:

@@ -19,6 +19,14 @@ void tdh_hook_init(tdh_evaluator ours, tdh_sentinel_fn start) {
   on_start = start;
 }
 
+/* The table in chain.h. */
+static void state_check(void) {
+  TDH_ASSERT(lifted >= 0);
+  TDH_ASSERT(!tdh_hook_is_aside || (tdh_hook_wanted && !linked));
+  TDH_ASSERT(!tdh_hook_wanted || tdh_hook_is_aside || linked);
+  TDH_ASSERT(tdh_frame_door_open == (tdh_hook_wanted && !tdh_hook_is_aside));
+}
+
 /* Ours may be on top already: an evaluator above us that had stored us puts us back when it leaves. */
 static void link_in(void) {
   tdh_evaluator now = tdh_evaluator_get();
@@ -52,6 +60,7 @@ void tdh_hook_settle(void) {
   if (!was_dropped()) return;
   linked = false;
   if (tdh_hook_wanted && !tdh_hook_is_aside) link_in();
+  state_check();
 }
 
 /* True if it changed something. */
@@ -60,6 +69,7 @@ bool tdh_hook_install(void) {
   if (tdh_hook_wanted) return false;
   tdh_hook_wanted = tdh_frame_door_open = true;
   if (!linked) link_in();
+  state_check();
   return true;
 }
 
@@ -70,6 +80,7 @@ bool tdh_hook_remove(void) {
   tdh_hook_wanted = tdh_frame_door_open = tdh_hook_is_aside = false;
   if (linked && lifted && tdh_evaluator_get() != evaluate) linked = false; /* already out, and now stays out */
   if (linked) link_out();
+  state_check();
   return true;
 }
 
@@ -108,6 +119,7 @@ TDH_COLD void tdh_hook_quiet(void) {
   if (!link_out()) return;
   tdh_hook_is_aside = true;
   tdh_frame_door_open = false;
+  state_check();
 }
 
 /* ---- running a frame that is not served ------------------------------------------------------------------------- */

@@ -47,6 +47,7 @@ int tdh_entry_init(void) {
 /* The last reference is gone. Drops the record and the SCM, which may run Python code. */
 TDH_COLD void tdh_entry_free(tdh_entry *e) {
   tdh_error pending = tdh_error_save();
+  TDH_ASSERT(e->refs == 0 && e->code == NULL && e->n_promoted == 0 && n_scms >= (e->module != NULL));
   if (e->module) --n_scms;
   Py_XDECREF(e->module);
   Py_XDECREF(e->record);
@@ -156,6 +157,7 @@ int tdh_entry_scm_set(tdh_entry *e, PyObject *module) {
   n_scms += (module != NULL) - (old != NULL);
   e->module = Py_XNewRef(module);
   e->serve = serve;
+  TDH_ASSERT((e->serve != NULL) == (e->module != NULL));
   Py_XDECREF(old);
   return 0;
 }

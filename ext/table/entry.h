@@ -3,6 +3,7 @@
 #ifndef TDH_TABLE_ENTRY_H
 #define TDH_TABLE_ENTRY_H
 
+#include "common/assert.h"
 #include "compat/py.h"
 #include "table/thread.h"
 #include "abi/tdh_scm.h"
@@ -67,6 +68,7 @@ static inline void tdh_entry_hold(tdh_entry *e) {
 }
 void tdh_entry_free(tdh_entry *e); /* may run Python code */
 static inline void tdh_entry_release(tdh_entry *e) {
+  TDH_ASSERT(e->refs > 0);
   if (TDH_UNLIKELY(--e->refs == 0)) tdh_entry_free(e);
 }
 
@@ -75,8 +77,10 @@ static inline void tdh_entry_release(tdh_entry *e) {
 static inline int tdh_entry_ask(PyThreadState *ts, tdh_entry *e, tdh_call *call, PyObject **result) {
   if (TDH_UNLIKELY(e->serve == NULL)) return TDH_MISS;
   if (TDH_UNLIKELY(tdh_recursion_enter(ts))) return TDH_ERROR;
+  TDH_ASSERT(e->module != NULL && e->refs > 1);
   PyObject *module = Py_NewRef(e->module);
   int outcome = e->serve(call, result);
+  TDH_ASSERT(outcome == TDH_ERROR || !PyErr_Occurred());
   Py_DECREF(module);
   tdh_recursion_leave(ts);
   return outcome;

@@ -70,6 +70,7 @@ static bool map_insert(PyObject *func, tdh_entry *e) {
 
 /* Removes a slot and closes the gap, so that no tombstones pile up while closures come and go. */
 static void map_erase(tdh_promoted *slot) {
+  TDH_ASSERT(slot->func != NULL && map_used > 0 && slot->entry->n_promoted > 0);
   --map_used;
   --slot->entry->n_promoted;
   size_t hole = (size_t)(slot - map), i = hole, mask = map_size - 1;

@@ -33,7 +33,7 @@ def core_sources():
 
 
 def core_dependencies():
-    headers = [p for part in ("compat", "abi", "hook", "table", "door") for p in (EXT / part).glob("*.h")]
+    headers = [p for part in ("compat", "common", "abi", "hook", "table", "door") for p in (EXT / part).glob("*.h")]
     return core_sources() + sorted(headers)
 
 
@@ -63,6 +63,8 @@ def build_cached(name, sources, dependencies):
 
 def core_path():
     dependencies = core_dependencies()
+    if os.environ.get("TDH_TEST_CFLAGS"):  # assertions, sanitizers: a build of its own
+        return build_cached("_core", core_sources(), dependencies)
     if IN_PLACE.exists() and IN_PLACE.stat().st_mtime >= max(p.stat().st_mtime for p in dependencies):
         return IN_PLACE
     return build_cached("_core", core_sources(), dependencies)
