@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tdh_rt.h"
+#include "abi/tdh_rt.h"
 
 namespace trident_hook {
 namespace {
