@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import re
 from pathlib import Path
 
 from .errors import ConfigError
@@ -56,15 +56,35 @@ def _log_channels(names, where: str) -> frozenset[str]:
     return frozenset(LOG_CHANNELS if "all" in names else names)
 
 
-def default_cache_dir() -> Path:
-    """$TRIDENT_HOOK_CACHE_DIR, else a folder of the user's cache folder."""
+def default_cache_dir() -> Path | None:
+    """$TRIDENT_HOOK_CACHE_DIR, else a folder of the user's cache folder. None where there is no home: a folder that anybody
+    could have guessed and made is no substitute."""
     explicit = os.environ.get("TRIDENT_HOOK_CACHE_DIR")
     if explicit:
-        return Path(explicit)
-    base = os.environ.get("XDG_CACHE_HOME") or (Path.home() / ".cache" if os.path.expanduser("~") != "~" else None)
-    if base is None:
-        base = Path(tempfile.gettempdir()) / f"cache-{os.getuid()}"
-    return Path(base) / "trident_hook"
+        return Path(os.path.abspath(explicit))
+    for base in (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache")):
+        if os.path.isabs(base):
+            return Path(base) / "trident_hook"
+    return None
+
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "K": 2**10, "M": 2**20, "G": 2**30}  # fmt: skip
+
+
+def size_of(text: str) -> int | None:
+    """Bytes out of `500MB`, `2 GB`, `1.5GB` or a plain number; None for anything else."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?B?)", text.strip().upper(), re.ASCII)
+    return int(float(found[1]) * _UNITS[found[2]]) if found and found[2] in _UNITS else None
+
+
+def _env_size(name: str, default: int) -> int:
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return default
+    size = size_of(text)
+    if size is None:
+        raise ConfigError(f"{name}={text!r}", "a size such as 500MB or 2GB", f"Unset {name}, or correct it.")
+    return size
 
 
 class Config:
@@ -77,7 +97,9 @@ class Config:
     rebuilds: most rebuilds of a function's module (TRIDENT_HOOK_REBUILDS; default 64).
     promote: give functions that `enable()` finds their call door (CPython 3.12+), so that the hook can step aside;
         False keeps the hook in and serves them through it (TRIDENT_HOOK_NO_PROMOTE=1; for tests and measurements).
-    cache_dir: folder of compiled modules (TRIDENT_HOOK_CACHE_DIR).
+    cache_dir: folder of compiled modules (TRIDENT_HOOK_CACHE_DIR), which must be this user's alone; None keeps them in memory.
+    cache_limit: bytes that the folder may grow to, 1 GB by default (TRIDENT_HOOK_CACHE_LIMIT=500MB; as an attribute a number
+        or such a text); what was used least recently is removed.
     cache: False never reads or writes that folder (TRIDENT_HOOK_NO_CACHE=1).
     logs: channels that are printed (TRIDENT_HOOK_LOGS).
     verify: run the plain function behind each hit and compare, as docs/debugging.md says (TRIDENT_HOOK_VERIFY=1; slow). For
@@ -91,6 +113,7 @@ class Config:
         object.__setattr__(self, "rebuilds", _env_int("TRIDENT_HOOK_REBUILDS", 64, 1))
         object.__setattr__(self, "promote", not _env_flag("TRIDENT_HOOK_NO_PROMOTE"))
         object.__setattr__(self, "cache_dir", default_cache_dir())
+        object.__setattr__(self, "cache_limit", _env_size("TRIDENT_HOOK_CACHE_LIMIT", 10**9))
         object.__setattr__(self, "cache", not _env_flag("TRIDENT_HOOK_NO_CACHE"))
         object.__setattr__(self, "logs", _env_logs())
         object.__setattr__(self, "verify", _env_flag("TRIDENT_HOOK_VERIFY"))
@@ -109,9 +132,14 @@ class Config:
         if name in ("promote", "cache", "verify", "checks") and not isinstance(value, bool):
             raise ConfigError(f"config.{name} = {value!r}", "True or False", "Set one of these.")
         if name == "cache_dir":
-            if not isinstance(value, (str, os.PathLike)):
-                raise ConfigError(f"config.cache_dir = {value!r}", "a path", "Set one.")
-            value = Path(value)
+            if not isinstance(value, (str, os.PathLike, type(None))):
+                raise ConfigError(f"config.cache_dir = {value!r}", "a path, or None", "Set one.")
+            value = None if value is None else Path(os.path.abspath(value))
+        if name == "cache_limit":
+            size = size_of(str(value)) if isinstance(value, (int, str)) and not isinstance(value, bool) else None
+            if size is None:
+                raise ConfigError(f"config.cache_limit = {value!r}", "a size such as 500MB or 2GB", "Set one.")
+            value = size
         if name == "logs":
             value = _log_channels(value, f"config.logs = {value!r}")
         if name not in self.__dict__:

@@ -193,19 +193,23 @@ def test_another_abi_has_another_key(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("where", "value"),
+    "change",
     [
         ("torch.__version__", "2.99.0"),
         ("triton.__version__", "9.9.9"),
         ("Cython.__version__", "9.9.9"),
         ("sys.version", "3.12.99 (another build)"),
-        ("trident_hook.scm.compiler.CFLAGS", ("-O0",)),
-        ("trident_hook.scm.compiler.compiler_version", lambda: "cc 99.1"),
+        ("torch.version.git_version", "0" * 40),
+        ("platform.machine", lambda: "another"),
+        ("os.confstr", lambda name: "glibc 9.9"),
+        (compiler, "CFLAGS", ("-O0",)),
+        (compiler, "compiler_version", lambda: "cc 99.1"),
+        (cache, "GENERATOR", 0),
     ],
 )
-def test_other_surroundings_have_another_key(monkeypatch, where, value):
+def test_other_surroundings_have_another_key(monkeypatch, change):
     before = cache.key_of("text")
-    monkeypatch.setattr(where, value)
+    monkeypatch.setattr(*change)
     assert cache.key_of("text") != before
 
 
@@ -256,9 +260,10 @@ def test_a_second_process_needs_no_compilation(folder, tmp_path):
 
 
 def compiler_that_only_knows_its_name(folder):
-    """Says the version that the real compiler says, which is part of the key, and compiles nothing."""
+    """Says of itself what the real compiler says, which is part of the key, and compiles nothing."""
     path = folder / "cc"
-    path.write_text(f"#!/bin/sh\n[ \"$1\" = --version ] && echo '{compiler.compiler_version()}' || exit 1\n")
+    real = " ".join(compiler.compiler_command())
+    path.write_text(f'#!/bin/sh\ncase "$*" in --version | *-###*) exec {real} "$@";; esac\nexit 1\n')
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path
 

@@ -21,14 +21,14 @@ answer = 42
 def commands(monkeypatch, tmp_path):
     """The compiler's command lines, with a cache of their own."""
     seen = []
-    plain = compiler.subprocess.run
+    plain = compiler._run
 
     def run(command, *args, **kwargs):
         if "-o" in command:
             seen.append(command)
         return plain(command, *args, **kwargs)
 
-    monkeypatch.setattr(compiler.subprocess, "run", run)
+    monkeypatch.setattr(compiler, "_run", run)
     monkeypatch.setattr(config, "cache_dir", tmp_path / "cache")
     monkeypatch.setattr(prelude, "_ready", {})
     monkeypatch.setattr(prelude, "_maker", None)

@@ -109,7 +109,7 @@ def _settings() -> dict:
     """What a build depends on beside its source, as it is in the program now."""
     return {
         "environment": dict(os.environ), "python_include": compiler.PYTHON_INCLUDE,
-        "cache_dir": os.path.abspath(config.cache_dir), "cache": config.cache, "logs": sorted(config.logs),
+        "cache_dir": config.cache_dir and str(config.cache_dir), "cache": config.cache, "logs": sorted(config.logs),
     }  # fmt: skip
 
 

@@ -8,9 +8,13 @@ import functools
 import gc
 import os
 import re
+import resource
 import shlex
+import shutil
+import signal
 import subprocess
 import sysconfig
+import time
 from pathlib import Path
 
 from ..errors import BuildError
@@ -24,6 +28,24 @@ LDFLAGS = ("-shared", "-nostartfiles", "-nodefaultlibs")
 PYTHON_INCLUDE = sysconfig.get_path("include")
 #: For one run of the C compiler, in seconds. A module takes a few; a compiler that waits for something waits for ever.
 TIMEOUT_S = 600
+#: For a question that it answers without compiling anything.
+ANSWER_S = 20
+#: A compiler that did not end is not asked again for so long: each call that misses would wait for it.
+HUNG_S = 600
+#: For any file that it writes, its messages included.
+MOST_BYTES = 256 << 20
+_MESSAGES = 1 << 20  # bytes that are read of them
+_KILLED_S = 5
+_NOWHERE = Path("/")  # where it is asked what leaves no files
+#: Variables that change what GCC and Clang do.
+_READ_BY_COMPILERS = (
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "GCC_EXEC_PREFIX",
+    "COMPILER_PATH",
+    "CCC_OVERRIDE_OPTIONS",
+    "SOURCE_DATE_EPOCH",
+)
 
 
 def include_dir() -> Path:
@@ -37,11 +59,12 @@ def include_dir() -> Path:
 
 def compiler_command() -> list[str]:
     """$TRIDENT_HOOK_CC, else $CC, else the first of cc, gcc, clang on PATH."""
-    import shutil
-
     for variable in ("TRIDENT_HOOK_CC", "CC"):
-        if os.environ.get(variable):
-            return shlex.split(os.environ[variable])
+        if os.environ.get(variable, "").strip():
+            try:
+                return shlex.split(os.environ[variable])
+            except ValueError as error:
+                raise BuildError(f"{variable}={os.environ[variable]!r}: {error}", "a command", "Correct it.") from None
     for name in ("cc", "gcc", "clang"):
         path = shutil.which(name)
         if path:
@@ -49,16 +72,50 @@ def compiler_command() -> list[str]:
     raise BuildError("no C compiler on PATH", "cc, gcc or clang", "Install one, or set TRIDENT_HOOK_CC.")
 
 
-@functools.cache
 def compiler_version() -> str:
+    """The first line of what it says of itself."""
     command = compiler_command()
-    try:
-        out = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
-    except (OSError, subprocess.SubprocessError) as error:
-        raise BuildError(
-            f"{command[0]} --version failed: {error}", "a working C compiler", "Set TRIDENT_HOOK_CC."
-        ) from error
+    out = _answer(tuple(command), ("--version",))
     return out.splitlines()[0] if out else "?"
+
+
+def identity() -> str:
+    """All that what it makes depends on beside the source: its version, and how it starts its own parts with our options and
+    the user's. There `-march=native` has become the name and the abilities of this machine."""
+    command = compiler_command()
+    asked = ("-###", "-E", "-x", "c", os.devnull)
+    try:
+        said = _answer(tuple(command), (*CFLAGS, *asked))
+    except BuildError:  # a compiler that does not know -###
+        said = _abilities()
+    # Where it lies, and the name that it was called by, say nothing about what it makes.
+    lines = [line for line in said.splitlines() if not line.startswith(("COLLECT_GCC=", "InstalledDir:"))]
+    surroundings = [f"{name}={os.environ[name]}" for name in _READ_BY_COMPILERS if name in os.environ]
+    return "\n".join([compiler_version(), *command[1:], *CFLAGS, *LDFLAGS, *surroundings, *lines])
+
+
+def _abilities() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith(("flags", "Features")):
+                return line
+    return ""
+
+
+def _answer(command: tuple[str, ...], options: tuple[str, ...]) -> str:
+    """What a compiler says when it is asked something. It is asked once."""
+    surroundings = tuple(os.environ.get(name) for name in _READ_BY_COMPILERS)
+    return _answer_once(command, options, surroundings)
+
+
+@functools.cache
+def _answer_once(command: tuple[str, ...], options: tuple[str, ...], surroundings: tuple) -> str:
+    done = _run([*command, *options], _NOWHERE, ANSWER_S)
+    if done.returncode:
+        raise BuildError(
+            f"{shlex.join(done.args)} failed: {done.stdout[-2000:]}", "a working C compiler", "Set TRIDENT_HOOK_CC."
+        )
+    return done.stdout
 
 
 _declarations: list = []  # contexts of Cython that have read tdh.pxd (25 ms); one that is in use is not in the list
@@ -142,35 +199,95 @@ def compile_c(source: Path, target: Path) -> None:
     from . import prelude
 
     helped = prelude.options()
-    if helped and not _run_compiler(source, target, helped).returncode:
+    if helped and not _run_compiler(source, target, helped).returncode and _machine(target):
         return
     if helped:
         prelude.forget()
     done = _run_compiler(source, target, [])
-    _require(done, "a compiled module")
+    _require(done, "a compiled module", target)
 
 
 def link(objects: list[Path], target: Path) -> None:
     command = [*compiler_command(), *LDFLAGS, *map(str, objects), "-o", str(target)]
-    _require(_run(command, target.parent), "a linked module")
+    _require(_run(command, target.parent, TIMEOUT_S), "a linked module", target)
 
 
-def _require(done: subprocess.CompletedProcess, expected: str) -> None:
+def _require(done: subprocess.CompletedProcess, expected: str, made: Path) -> None:
     if done.returncode:
-        raise BuildError(f"{shlex.join(done.args)} failed:\n{done.stderr[-2000:]}", expected, REPORT)
+        raise BuildError(f"{shlex.join(done.args)} failed:\n{done.stdout[-2000:]}", expected, REPORT)
+    if _machine(made) != _machine(Path("/proc/self/exe")):
+        raise BuildError(
+            f"{done.args[0]} said that all is well, but {made.name} is nothing that this machine can run", expected,
+            "Set TRIDENT_HOOK_CC to a C compiler for this machine.",
+        )  # fmt: skip
+
+
+def _machine(path: Path) -> bytes | None:
+    """What an ELF file says of the machine that it is for."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(20)
+    except OSError:
+        return None
+    return head[4:6] + head[18:20] if len(head) == 20 and head.startswith(b"\x7fELF") else None
 
 
 def _run_compiler(source: Path, target: Path, more: list[str]) -> subprocess.CompletedProcess:
     command = [*compile_command(), *more, f"-Wa,-I{source.parent}", "-c", str(source), "-o", str(target)]
-    return _run(command, source.parent)
+    return _run(command, source.parent, TIMEOUT_S)
 
 
-def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess:
+_hung: dict[tuple[str, ...], float] = {}  # a compiler that did not end -> when it is asked again
+
+
+def _run(command: list[str], folder: Path, seconds: float) -> subprocess.CompletedProcess:
+    """`stdout` of the result is all that it said. Whatever becomes of this call, no process of it is left."""
+    compiler = tuple(compiler_command())
+    if time.monotonic() < _hung.get(compiler, 0):
+        raise BuildError(f"{command[0]} did not end some minutes ago", "a C compiler that ends", "Set TRIDENT_HOOK_CC.")
+    said = os.memfd_create("trident_hook: what a compiler says")
     try:
-        return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=TIMEOUT_S)
+        status = _wait(command, folder, seconds, said)
+        text = os.pread(said, _MESSAGES, max(0, os.fstat(said).st_size - _MESSAGES))
     except subprocess.TimeoutExpired as error:
+        _hung[compiler] = time.monotonic() + HUNG_S
         raise BuildError(
-            f"{command[0]} did not end within {TIMEOUT_S} s", "a C compiler that ends", "Set TRIDENT_HOOK_CC."
+            f"{command[0]} did not end within {seconds:g} s", "a C compiler that ends", "Set TRIDENT_HOOK_CC."
         ) from error
     except OSError as error:
         raise BuildError(f"{command[0]} does not run: {error}", "a C compiler", "Set TRIDENT_HOOK_CC.") from error
+    finally:
+        os.close(said)
+    return subprocess.CompletedProcess(command, status, text.decode(errors="replace"))
+
+
+def _wait(command: list[str], folder: Path, seconds: float, said: int) -> int:
+    """Its exit status. Its own temporary files go where we put ours."""
+    surroundings = {**os.environ, "LC_ALL": "C", **({"TMPDIR": str(folder)} if folder != _NOWHERE else {})}
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd=folder, env=surroundings
+    )  # fmt: skip
+    try:
+        with contextlib.suppress(OSError):  # it has ended, or may not be limited
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (MOST_BYTES, MOST_BYTES))
+        return process.wait(seconds)
+    finally:
+        if process.returncode is None:
+            end(process)
+
+
+def end(process: subprocess.Popen) -> None:
+    """A compiler, and what it has started."""
+    for number in [*_descendants(process.pid), process.pid]:
+        with contextlib.suppress(OSError):
+            os.kill(number, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel holds it: a file system that hangs
+        process.wait(_KILLED_S)
+
+
+def _descendants(number: int) -> list[int]:
+    children: list[int] = []
+    with contextlib.suppress(OSError):
+        for path in Path(f"/proc/{number}/task").glob("*/children"):
+            children += map(int, path.read_text().split())
+    return [each for child in children for each in (*_descendants(child), child)]

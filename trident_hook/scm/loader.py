@@ -3,16 +3,17 @@ must not share static data."""
 
 from __future__ import annotations
 
-import contextlib
+import fcntl
 import importlib.machinery
 import importlib.util
+import itertools
 import os
-import tempfile
 
 from .._logs import log
+from ..errors import BuildError
 from ..runtime import callbacks
 from ..runtime.watching import Environment
-from . import cache
+from . import cache, places
 
 live = 0  # loaded SCMs whose references have not been dropped
 
@@ -51,19 +52,57 @@ def _load(generated):
     except ImportError as error:
         log("build", "a module does not load (%s): built again", error)
         cache.forget(generated)
+    try:
         return _import(generated.module_name, cache.compiled(generated))
+    except ImportError as error:
+        raise BuildError(
+            f"the compiled module does not load: {error}", "a C compiler for this machine, and a place to load code from",
+            "Set TRIDENT_HOOK_CC, or TMPDIR to a folder that is not mounted noexec.",
+        ) from error  # fmt: skip
 
 
 def _import(name: str, content: bytes):
-    handle, private = tempfile.mkstemp(suffix=".so", prefix="trident_hook_")
+    """From memory; where the system does not let code be mapped from there, from a private file, wherever that is allowed."""
     try:
-        with os.fdopen(handle, "wb") as out:
+        return _import_from_memory(name, content)
+    except (ImportError, OSError) as error:
+        log("build", "a module does not load from memory: %s", error)
+        failure = error
+    for folder in places.scratch_folders(runs_code=True):
+        private = folder / f"{name}.so"
+        try:
+            private.write_bytes(content)
+            return _import_file(name, str(private))  # stays mapped when the file is gone
+        except (ImportError, OSError) as error:
+            log("build", "a module does not load from %s: %s", folder.parent, error)
+    raise failure if isinstance(failure, ImportError) else ImportError(str(failure))
+
+
+def _import_from_memory(name: str, content: bytes):
+    handle = os.memfd_create(f"trident_hook:{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        with open(handle, "wb", closefd=False) as out:
             out.write(content)
-        loader = importlib.machinery.ExtensionFileLoader(name, private)
-        spec = importlib.util.spec_from_file_location(name, private, loader=loader)
-        module = importlib.util.module_from_spec(spec)
-        loader.exec_module(module)
-        return module
+        fcntl.fcntl(handle, fcntl.F_ADD_SEALS, _SEALS)
+        return _import_file(name, _path_of(handle))
     finally:
-        with contextlib.suppress(OSError):
-            os.unlink(private)  # stays mapped while the process lives
+        os.close(handle)
+
+
+_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+_paths = itertools.count()
+
+
+def _path_of(handle: int) -> str:
+    """A path to it that was never used before: the loader takes one that it knows for the module that it loaded from there,
+    and descriptors are used again. `//` and `/./` are the bits of a number, and both mean `/`."""
+    number = f"{next(_paths):b}"
+    return "/proc/self/fd" + "".join("/." if bit == "1" else "/" for bit in number) + f"/{handle}"
+
+
+def _import_file(name: str, path: str):
+    loader = importlib.machinery.ExtensionFileLoader(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module

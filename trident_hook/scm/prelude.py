@@ -6,19 +6,18 @@ that does not compile with it is compiled again without."""
 from __future__ import annotations
 
 import atexit
-import contextlib
 import hashlib
 import os
+import secrets
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from pathlib import Path
 
 from .._logs import log
 from ..config import config
-from . import compiler
+from . import compiler, limit, store, trusted
 
 #: In the order of Cython's own includes. Nothing that Cython defines before them is read by them.
 _HEADER = """#define PY_SSIZE_T_CLEAN
@@ -64,15 +63,30 @@ def options() -> list[str]:
     with _lock:
         if _given_up:
             return []
-        if key not in _ready or not _ready[key].exists():
+        if not config.cache or config.cache_dir is None:
+            return []
+        header = config.cache_dir / "prelude" / key / _NAME
+        if _is_usable(header):
+            _ready[key] = header
+        else:
             _ready.pop(key, None)
-            header = config.cache_dir / "prelude" / key / _NAME
-            if header.with_name(_NAME + ".gch").exists() and header.exists():
-                _ready[key] = header
-            elif config.cache and (_maker is None or not _maker.is_alive()):
+            if _maker is None or not _maker.is_alive():
                 _maker = threading.Thread(target=_make, args=(header,), name="trident_hook-prelude", daemon=True)
                 _maker.start()
         return ["-include", str(_ready[key])] if key in _ready else []
+
+
+def _is_usable(header: Path) -> bool:
+    """Whether both files are there, and nobody else's work. The compiler then opens them by name: nobody else can have changed
+    what that means."""
+    try:
+        with trusted.folder(header.parent) as at:
+            for name in (_NAME, _NAME + ".gch"):
+                trusted.check(at, name)
+            store.mark_used(at, _NAME)
+        return True
+    except (OSError, trusted.NotTrusted):
+        return False
 
 
 def forget() -> None:
@@ -95,7 +109,7 @@ def wait() -> None:
 def _key() -> str:
     """Of all that its bytes depend on: the compiler does not notice that a header has changed since."""
     digest = hashlib.sha256()
-    parts = [_HEADER, compiler.compiler_version(), " ".join(compiler.compile_command())]
+    parts = [_HEADER, compiler.identity(), " ".join(compiler.compile_command())]
     for path in sorted(compiler.include_dir().glob("*.h")):
         parts += [path.name, path.read_text()]
     # CPython's headers by their folder and the interpreter's build: they come and go together.
@@ -108,20 +122,30 @@ def _key() -> str:
 def _make(header: Path) -> None:
     global _running
     try:
-        header.parent.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(dir=header.parent.parent))
-    except OSError as error:
+        with trusted.folder(header.parent.parent, make=True) as at:
+            name = limit.TEMPORARY + secrets.token_hex(8)
+            os.mkdir(name, 0o700, dir_fd=at)
+            work = header.parent.parent / name
+    except (OSError, trusted.NotTrusted) as error:
         log("build", "no precompiled header: %s", error)
         return
     try:
         (work / _NAME).write_text(_HEADER)
         command = [*compiler.compile_command(), "-x", "c-header", str(work / _NAME), "-o", str(work / (_NAME + ".gch"))]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as _running:
-            done = _running.wait()
+        _running = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )  # fmt: skip
+        try:
+            done = _running.wait(compiler.TIMEOUT_S)
+        finally:
+            if _running.returncode is None:
+                compiler.end(_running)
         if done == 0:
+            for path in work.iterdir():
+                path.chmod(0o600)
             os.replace(work, header.parent)  # both files at once
             log("build", "precompiled header %s", header.parent)
-    except OSError as error:  # another process was first, or the disk is full
+    except (OSError, subprocess.TimeoutExpired) as error:  # another process was first, or the disk is full
         log("build", "no precompiled header: %s", error)
     finally:
         _running = None
@@ -132,6 +156,5 @@ def _make(header: Path) -> None:
 def _stop() -> None:
     running = _running
     if running is not None:
-        with contextlib.suppress(OSError):
-            running.kill()
+        compiler.end(running)
         wait()
