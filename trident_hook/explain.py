@@ -9,6 +9,7 @@ from . import _core, api
 from .config import config
 from .functions import lessons
 from .ir.recipe import Call, Global, walk
+from .scm import store
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Status:
     refused_lessons: tuple[
         str, ...
     ] = ()  # what Dynamo did not learn, once something was captured: then nothing is served
+    cache_problem: str | None = None  # why modules are not kept in that folder
 
     def __str__(self) -> str:
         head = f"trident_hook is {'enabled' if self.enabled else 'not enabled'}; hook {self.hook}"
@@ -33,8 +35,9 @@ class Status:
             head += f"; off because {self.off_reason}"
         if self.refused_lessons:
             head += f"; nothing is served, since Dynamo did not learn: {', '.join(self.refused_lessons)}"
+        unused = f"\n  the cache is not used: {self.cache_problem}" if self.cache_problem else ""
         return (
-            f"{head}\n  {self.functions} function(s) known, builds: {self.build}, cache: {self.cache_dir}\n"
+            f"{head}\n  {self.functions} function(s) known, builds: {self.build}, cache: {self.cache_dir}{unused}\n"
             f"  CPython {self.python}, PyTorch {self.torch}, Triton {self.triton}, ABI {self.abi}"
         )
 
@@ -53,9 +56,10 @@ def status() -> Status:
         torch=torch.__version__,
         triton=getattr(triton, "__version__", "not imported"),
         abi=_core.abi_version,
-        cache_dir=str(config.cache_dir),
+        cache_dir="none" if config.cache_dir is None else str(config.cache_dir),
         build=config.build,
         refused_lessons=lessons.refused(),
+        cache_problem=store.problem(),
     )
 
 

@@ -237,23 +237,25 @@ def _run_compiler(source: Path, target: Path, more: list[str]) -> subprocess.Com
     return _run(command, source.parent, TIMEOUT_S)
 
 
-_hung: dict[tuple[str, ...], float] = {}  # a compiler that did not end -> when it is asked again
+_hung: dict[tuple[str, ...], tuple[float, BuildError]] = {}  # a compiler that did not end -> when it is asked again
 
 
 def _run(command: list[str], folder: Path, seconds: float) -> subprocess.CompletedProcess:
     """`stdout` of the result is all that it said. Whatever becomes of this call, no process of it is left."""
     compiler = tuple(compiler_command())
-    if time.monotonic() < _hung.get(compiler, 0):
-        raise BuildError(f"{command[0]} did not end some minutes ago", "a C compiler that ends", "Set TRIDENT_HOOK_CC.")
+    until, failure = _hung.get(compiler, (0.0, None))
+    if failure is not None and time.monotonic() < until:
+        raise BuildError(failure.seen, failure.expected, failure.remedy)
     said = os.memfd_create("trident_hook: what a compiler says")
     try:
         status = _wait(command, folder, seconds, said)
         text = os.pread(said, _MESSAGES, max(0, os.fstat(said).st_size - _MESSAGES))
     except subprocess.TimeoutExpired as error:
-        _hung[compiler] = time.monotonic() + HUNG_S
-        raise BuildError(
+        failure = BuildError(
             f"{command[0]} did not end within {seconds:g} s", "a C compiler that ends", "Set TRIDENT_HOOK_CC."
-        ) from error
+        )
+        _hung[compiler] = time.monotonic() + HUNG_S, failure
+        raise failure from error
     except OSError as error:
         raise BuildError(f"{command[0]} does not run: {error}", "a C compiler", "Set TRIDENT_HOOK_CC.") from error
     finally:

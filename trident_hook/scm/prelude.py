@@ -124,7 +124,7 @@ def _make(header: Path) -> None:
     try:
         with trusted.folder(header.parent.parent, make=True) as at:
             name = limit.TEMPORARY + secrets.token_hex(8)
-            os.mkdir(name, 0o700, dir_fd=at)
+            trusted.make_folder(at, name)
             work = header.parent.parent / name
     except (OSError, trusted.NotTrusted) as error:
         log("build", "no precompiled header: %s", error)

@@ -54,7 +54,7 @@ def folder(path: Path, make: bool = False, shared: bool = False):
 def below(at: int, name: str, make: bool = False):
     """A descriptor of a folder in one that was checked: not a link."""
     if make:
-        _make(at, name)
+        make_folder(at, name)
     where = str(path_of(at) / name)
     try:
         inner = os.open(name, _FOLDER, dir_fd=at)
@@ -154,7 +154,7 @@ class _Walk:
         except FileNotFoundError:
             if not make:
                 raise
-            _make(self.at, name)
+            make_folder(self.at, name)
             inner = os.open(name, _FOLDER, dir_fd=self.at)
         os.close(self.at)
         self.at, self._where = inner, where
@@ -180,8 +180,8 @@ class _Walk:
             self.at, self._where = root, Path("/")
 
 
-def _make(at: int, name: str) -> None:
-    """For this user alone, whatever the umask says."""
+def make_folder(at: int, name: str) -> None:
+    """A folder for this user alone, whatever the umask says, if there is none of that name."""
     try:
         os.mkdir(name, 0o700, dir_fd=at)
     except FileExistsError:

@@ -5,6 +5,8 @@ Concurrent processes may build at the same time: each builds in a folder of its 
 
 from __future__ import annotations
 
+import atexit
+import functools
 import hashlib
 import importlib.util
 import os
@@ -13,6 +15,9 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+
+from ..config import default_cache_dir
+from ..scm import trusted
 
 SONAME = "libcuda.so.1"
 _FLAGS = ["-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", f"-Wl,-soname,{SONAME}"]
@@ -55,11 +60,22 @@ def compiler() -> list[str]:
 
 
 def cache_root() -> Path:
-    """`TRIDENT_HOOK_CACHE_DIR`, or `trident_hook` in the user's cache folder."""
-    if chosen := os.environ.get("TRIDENT_HOOK_CACHE_DIR"):
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "trident_hook"
+    """The cache folder of the process, if nobody else can write there; else a folder that ends with the process."""
+    folder = default_cache_dir()
+    if folder is not None:
+        try:
+            with trusted.folder(folder, make=True):
+                return folder
+        except (OSError, trusted.NotTrusted):
+            pass
+    return _of_this_process()
+
+
+@functools.cache
+def _of_this_process() -> Path:
+    folder = tempfile.mkdtemp(prefix="trident_hook_simcuda_")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def _key(sources: list[Path], command: list[str], include: Path) -> str:
