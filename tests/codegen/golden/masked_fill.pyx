@@ -72,20 +72,18 @@ cdef extern from *:
       {TDH_READ_ATTR, 5, 3, -18, 0}, {TDH_ASK_IS, 5, 7, -19, 0},
       /* 6: builtins['tuple'] is <class tuple> */
       {TDH_READ_DICT_ITEM, 6, -20, -21, 0}, {TDH_ASK_IS, 6, 8, -22, 0},
-      /* 7: distinct objects: <JITFunction _masked_fill_kernel>, builtins, <ConstexprFunction cdiv> */
-      {TDH_ASK_NOTED, 7, -15, 0, 0}, {TDH_ASK_NOTED, 7, -20, 0, 0}, {TDH_ASK_NOTED, 7, -17, 0, 0}, {TDH_ASK_APART, 7, 0, 0, 0},
-      /* 8: <class Tensor> has the attributes it had */
-      {TDH_ASK_CLASS_FACTS, 8, -2, -23, 0},
-      /* 9: 'tuple' not in G */
-      {TDH_ASK_CONTAINS, 9, 2, -21, 0},
-      /* 10: <JITFunction _masked_fill_kernel>._src is 'def _masked_fill_kernel(x, mask, out, value, n, rows, cols, m0, m1, m2, BLOC... */
-      {TDH_READ_ATTR, 10, -15, -24, 0}, {TDH_ASK_IS, 10, 9, -25, 0},
-      /* 11: <JITFunction _masked_fill_kernel>.debug == None */
-      {TDH_READ_ATTR, 11, -15, -26, 0}, {TDH_ASK_EQUALS, 11, 10, -9, 0},
-      /* 12: <runtime_knobs>.debug == False */
-      {TDH_READ_ATTR, 12, -27, -26, 0}, {TDH_ASK_EQUALS, 12, 11, -28, 0},
-      /* 13: <compilation_knobs>.instrumentation_mode == '' */
-      {TDH_READ_ATTR, 13, -29, -30, 0}, {TDH_ASK_EQUALS, 13, 12, -31, 0},
+      /* 7: <class Tensor> has the attributes it had */
+      {TDH_ASK_CLASS_FACTS, 7, -2, -23, 0},
+      /* 8: 'tuple' not in G */
+      {TDH_ASK_CONTAINS, 8, 2, -21, 0},
+      /* 9: <JITFunction _masked_fill_kernel>._src is 'def _masked_fill_kernel(x, mask, out, value, n, rows, cols, m0, m1, m2, BLOC... */
+      {TDH_READ_ATTR, 9, -15, -24, 0}, {TDH_ASK_IS, 9, 9, -25, 0},
+      /* 10: <JITFunction _masked_fill_kernel>.debug == None */
+      {TDH_READ_ATTR, 10, -15, -26, 0}, {TDH_ASK_EQUALS, 10, 10, -9, 0},
+      /* 11: <runtime_knobs>.debug == False */
+      {TDH_READ_ATTR, 11, -27, -26, 0}, {TDH_ASK_EQUALS, 11, 11, -28, 0},
+      /* 12: <compilation_knobs>.instrumentation_mode == '' */
+      {TDH_READ_ATTR, 12, -29, -30, 0}, {TDH_ASK_EQUALS, 12, 12, -31, 0},
     };
     """
     const tdh_step tdh_env_0[]
@@ -93,7 +91,7 @@ cdef extern from *:
 
 cdef inline int _env_0(tdh_call* c) noexcept:
     if rt.env_check(plan[0]) == 1: return -1
-    return rt.env_recheck(plan[0], arm[0], c, tdh_env_0, 30, obj, version)
+    return rt.env_recheck(plan[0], arm[0], c, tdh_env_0, 26, obj, version)
 
 
 cdef int _spec_0_body(tdh_call* c, const tdh_state* st, PyObject** result, PyObject** hold) noexcept:
@@ -103,7 +101,6 @@ cdef int _spec_0_body(tdh_call* c, const tdh_state* st, PyObject** result, PyObj
     cdef PyObject* v_mask
     cdef tdh_tensor v_t_v_mask
     cdef PyObject* v_value
-    cdef PyObject* ids_5[2]
     cdef void* p_arg0_1
     cdef void* h_expand = NULL
     cdef void* h_empty_like = NULL
@@ -163,10 +160,6 @@ cdef int _spec_0_body(tdh_call* c, const tdh_state* st, PyObject** result, PyObj
     if not (((<uintptr_t>p_arg0_1) & 15 == 0) == 1): return _miss(c, 0, 11)
     k = _env_0(c)
     if k >= 0: return _miss(c, 0, 12 + k)
-    # no object of the environment: L['x'], L['mask']
-    ids_5[0] = v_x
-    ids_5[1] = v_mask
-    if rt.env_has(plan[0], ids_5, 2): return _miss(c, 0, 26)
     if result == NULL: return TDH_HIT  # only asked whether it holds
     while True:
         # expand = aten.expand.default(arg1_1, [1, 16, 64])
