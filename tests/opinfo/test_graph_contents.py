@@ -366,7 +366,19 @@ def call_scale(x):
     return SCALE(x) + 1
 
 
-def test_an_operator_that_is_unregistered_later(library, monkeypatch):
+@pytest.fixture
+def known_to_write_nothing(monkeypatch):
+    """Of an operator that was registered in Python by `Library.impl` nothing is known, and it is refused otherwise."""
+    monkeypatch.setattr("trident_hook.dynamo.python_operators._may_change_something", lambda op: False)
+
+
+def test_an_operator_whose_python_is_not_known_is_refused(library, monkeypatch):
+    library(2)
+    monkeypatch.setitem(globals(), "SCALE", torch.ops.tdh_served.scale.default)
+    assert "python-operator" in refused(call_scale, torch.ones(2))
+
+
+def test_an_operator_that_is_unregistered_later(library, monkeypatch, known_to_write_nothing):
     first = library(2)
     monkeypatch.setitem(globals(), "SCALE", torch.ops.tdh_served.scale.default)
     x = torch.ones(2)
@@ -381,7 +393,7 @@ def test_an_operator_that_is_unregistered_later(library, monkeypatch):
     assert answer.tolist() == [4.0, 4.0]
 
 
-def test_an_operator_that_is_gone_when_the_module_loads(library, monkeypatch):
+def test_an_operator_that_is_gone_when_the_module_loads(library, monkeypatch, known_to_write_nothing):
     first = library(2)
     monkeypatch.setitem(globals(), "SCALE", torch.ops.tdh_served.scale.default)
     monkeypatch.setattr(config, "build", "background")

@@ -137,7 +137,7 @@ def _is_known(target) -> bool:
         return True
     if target in (math.ceil, math.floor, math.trunc, min, max, int, float, bool, divmod, pow, abs, round, sum):
         return True
-    if _is_generated(target):
+    if _is_generated(target) or module == "torch.masked._ops":  # those are written in Python over operators
         return True
     return target in _overridable()
 
@@ -165,6 +165,8 @@ def _overridable() -> frozenset:
 def _is_computing_method(node) -> bool:
     if node.target in _NOT_COMPUTING:
         return False
+    if node.target == "item":  # recorded, whatever Dynamo has noted of what it reads
+        return True
     given = node.args[0].meta.get("example_value") if node.args and isinstance(node.args[0], torch.fx.Node) else None
     if isinstance(given, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)):
         return hasattr(type(given), node.target)
