@@ -18,7 +18,7 @@ from trident_hook.scm import cache
 LESSONS = [patch for patch in catalogue.PATCHES if patch.is_lesson]
 #: Lessons that are tested on programs, and have no trial yet: where they find their names they are believed.
 WITHOUT_TRIALS = {"order_of_keys", "changed_sets", "lengths_of_deques", "named_tuples", "multiplied_lists",
-                  "tensors", "process", "classes", "names", "remembered"}  # fmt: skip
+                  "tensors", "process", "classes", "names", "remembered", "dead_reads"}  # fmt: skip
 
 
 def test_every_lesson_has_trials():
