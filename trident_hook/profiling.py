@@ -54,4 +54,5 @@ class _Ranged:
         from . import _rt
 
         self.module = module
-        self.__tdh_scm__ = _rt.scm_ranged(module.__tdh_scm__, code, f"trident_hook: {name}")
+        shown = name.encode("utf-8", "backslashreplace").decode()  # UTF-8 does not hold every name
+        self.__tdh_scm__ = _rt.scm_ranged(module.__tdh_scm__, code, f"trident_hook: {shown}")
