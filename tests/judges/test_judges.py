@@ -24,6 +24,8 @@ REFUSED = {
     "changes_grad_mode": "a graph that changes the grad mode is refused",
     "two_numbers": "it compares the identity of two numbers",
     "buffer_or_not": "the mark of a torch.nn.Buffer is not guarded",
+    "set_changed": "where the members of a changed set are depends on what it was before",
+    "set_asked_and_changed": "where the members of a changed set are depends on what it was before",
     "counts_in_cell": "it writes a variable of the function around it",
     "weak_reference": "Dynamo compares what a weak reference returns with its argument",
     "numpy_given": "numpy arrays are made tensors before the graph",

@@ -60,8 +60,9 @@ def _check_arguments(kernel, args, kwargs) -> None:
     twice = kwargs.keys() & set(names[: len(args)])
     if twice or len(args) > len(names):
         forbid("launch", f"arguments that Triton does not take: {', '.join(twice) or len(args)}")
-    if type(kernel) is JITFunction and kwargs.keys() & _OPTIONS and _OPTIONS & set(names):
-        forbid("launch", "an option of a launch where the kernel has a parameter of such a name")
+    left_to_defaults = _OPTIONS & set(names[len(args) :]) - kwargs.keys()  # Dynamo takes a config's defaults for them
+    if type(kernel) is JITFunction and kwargs.keys() & _OPTIONS and left_to_defaults:
+        forbid("launch", f"an option of a launch where the kernel calls a parameter {', '.join(left_to_defaults)}")
     if type(tuner) is Autotuner:
         chosen = kwargs.keys() & set().union(*(config.all_kwargs() for config in tuner.configs))
         if chosen:
