@@ -73,11 +73,11 @@ def test_some_with_several_specializations():
 
 def test_the_judges_see_a_wrong_hit(monkeypatch):
     """A guard that is left out on purpose is found by both judges."""
-    from trident_hook.capture.guards.translate import translate
+    from trident_hook.capture.guards import translate
 
-    translate = translate.GuardTranslator.translate
+    original = translate.GuardTranslator.translate
     monkeypatch.setattr(
-        translate.GuardTranslator, "translate", lambda self: [g for g in translate(self) if g.kind != "equals"]
+        translate.GuardTranslator, "translate", lambda self: [g for g in original(self) if g.kind != "equals"]
     )
     total = run.judge(states=200, seed=3, courts=1, several=1, only="times_float")
     assert {judge for judge, *_ in total.violations} == {"dynamo", "eager"}, run.report(total)
