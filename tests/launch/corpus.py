@@ -268,13 +268,7 @@ case("num_ctas in a config", lambda x, y: k.clustered[(2,)](x, y, 96), X, Y)
 case("num_ctas of 16 in a config", lambda x, y: k.clustered_16[(2,)](x, y, 96), X, Y)
 case("num_ctas and a grid of three", lambda x, y: k.clustered[(2, 3, 4)](x, y, 96), X, Y)
 case("num_ctas with PDL", lambda x, y: k.clustered[(2,)](x, y, 96, launch_pdl=True), X, Y)
-case(
-    "a parameter named num_warps",
-    lambda x, y: k.with_warps_parameter[(2,)](x, y, 96, num_warps=2, BLOCK=64),
-    X,
-    Y,
-    refused="an option of a launch",
-)
+case("a parameter named num_warps", lambda x, y: k.with_warps_parameter[(2,)](x, y, 96, num_warps=2, BLOCK=64), X, Y)
 case("more than 48 KB of shared memory", lambda a, c: k.dot[(1,)](a, a, c, N=64), SQUARE, SQUARE_OUT)
 case("shared memory below 48 KB", lambda a, c: k.dot[(1,)](a, a, c, N=16), SQUARE, SQUARE_OUT)
 case("a kernel made with debug", lambda x, y: k.debugging[(2,)](x, y, 96, BLOCK=64), X, Y)
