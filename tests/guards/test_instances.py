@@ -100,7 +100,7 @@ def test_every_change_is_seen(given, change, monkeypatch, request):
     owner = Settings(**given)
     before = vars(owner)
     monkeypatch.setitem(globals(), "SETTINGS", owner)
-    # Of that one a guard is asked in every call: no watcher tells of an instance that gets another class.
+    # That one was watched before and no longer is: its change is seen, but a guard is asked in every call. Why is not known yet.
     asked_always = request.node.callspec.id == "has one: another class"
     if _compat.HAS_WATCHERS and not asked_always:
         monkeypatch.setattr(watching._rt, "env_unwatchable", lambda plan: pytest.fail("it is not watched"))

@@ -130,7 +130,7 @@ def test_effects_on_tensors(hook):
 
 @pytest.mark.xfail(
     strict=True,
-    reason="a slice by a number that changes is captured once for each value, since programs are built on trial",
+    reason="captured once for each value where a symbol served before; the cause is not known yet",
 )
 def test_sizes_are_symbols():
     pair = Pair(launching(adding(config(writes_a_part))))
@@ -201,7 +201,7 @@ def test_before_the_module_is_in_place():
 
 @pytest.mark.xfail(
     strict=True,
-    reason="a slice by a number that changes is captured once for each value, since programs are built on trial",
+    reason="captured once for each value where a symbol served before; the cause is not known yet",
 )
 def test_a_launch_that_triton_makes_inside_a_hit():
     """An intermediate result is aligned in another way than the recorded one; what the hook does is done already."""

@@ -132,7 +132,7 @@ def shifted_copy(x, a, k):
 
 @pytest.mark.xfail(
     strict=True,
-    reason="a slice by a number that changes is captured once for each value, since programs are built on trial",
+    reason="captured once for each value where a symbol served before; the cause is not known yet",
 )
 def test_a_launch_by_triton_inside_a_hit_gets_the_float(served):
     """Where the binary is for another alignment, Triton's launcher is called with the same numbers."""
