@@ -133,6 +133,21 @@ def test_objects_are_put_back_whole():
     assert torch.equal(box.last, x)
 
 
+def moved(x, ordered):
+    ordered.move_to_end("a")
+    return x * next(iter(ordered.values()))
+
+
+def test_the_order_of_an_ordered_dict_is_its_own(no_difference):
+    """`move_to_end` changes nothing that `dict` itself shows."""
+    fn = served(moved)
+    for _ in range(4):
+        ordered = collections.OrderedDict(a=1, b=2, c=3)
+        assert torch.equal(fn(torch.ones(2), ordered), torch.full((2,), 2.0))
+        assert list(ordered) == ["b", "c", "a"]
+    assert trident_hook.counts(fn)["hits"] >= 2
+
+
 def test_random_numbers_are_drawn_once():
     fn, x = served(noisy), torch.zeros(4)
     fn(x)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from . import tensors
-from .snapshot import MISSING, Node, Snapshot
+from .snapshot import MISSING, Node, Snapshot, base_of
 
 #: Facts of tensors that are put back with their memory.
 _OF_THE_MEMORY = ("values", "_version")
@@ -68,8 +68,8 @@ def _sequence(node: Node) -> list[Callable[[], Any]]:
 
 def _mapping(node: Node) -> list[Callable[[], Any]]:
     value, (items, attributes) = node.value, node.kept
-    base: Any = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
-    if _are_same(list(dict.keys(value)), list(items)) and _are_same(list(dict.values(value)), list(items.values())):
+    base = base_of(value)
+    if _are_same(list(base.keys(value)), list(items)) and _are_same(list(base.values(value)), list(items.values())):
         return _attributes(value, attributes)
 
     def refill() -> None:

@@ -143,8 +143,13 @@ def _sequence(value: Any) -> Node:
     return Node(value, "sequence", (len(items),), (*_class_of(value), *parts, *_named(attributes)), kept)
 
 
+def base_of(value: Any) -> Any:
+    """The class whose own methods read a mapping: an OrderedDict keeps its order apart, where `dict.items` does not look."""
+    return collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+
+
 def _mapping(value: Any) -> Node:
-    items = [(key, part) for key, part in dict.items(value) if not (isinstance(key, str) and key in _HIDDEN)]
+    items = [(key, part) for key, part in base_of(value).items(value) if not (isinstance(key, str) and key in _HIDDEN)]
     parts: list[tuple[str, Any]] = []
     for number, (key, part) in enumerate(items):
         if not is_plain(key):
@@ -152,7 +157,7 @@ def _mapping(value: Any) -> Node:
         parts.append((f"[{_short(key)}]", part))
     facts = tuple(plain_fact(key) if is_plain(key) else "object" for key, _ in items)
     attributes = _attributes(value)
-    kept = (dict(dict.items(value)), attributes)
+    kept = (dict(base_of(value).items(value)), attributes)
     return Node(value, "mapping", facts, (*_class_of(value), *parts, *_named(attributes)), kept)
 
 
