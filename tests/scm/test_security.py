@@ -20,7 +20,7 @@ from support.routes import routed, warm
 import trident_hook
 from trident_hook.config import config, default_cache_dir
 from trident_hook.errors import BuildError
-from trident_hook.scm import compiler, loader, places, prelude, store, trusted
+from trident_hook.scm import compiler, loader, native_module, places, prelude, store, trusted
 
 X = torch.arange(32, dtype=torch.float32)
 SOMEBODY = 54321
@@ -85,8 +85,8 @@ def test_a_folder_within_it(served, folder, spoil, monkeypatch):
     warm(served(programs.shift), X, 3)
     (module,) = folder.rglob("*.so")
     spoil(module.parent)
-    built, plain = [], compiler.build
-    monkeypatch.setattr(compiler, "build", lambda *args: built.append(args) or plain(*args))
+    built, plain = [], native_module.build
+    monkeypatch.setattr(native_module, "build", lambda *args: built.append(args) or plain(*args))
     with pytest.warns(UserWarning, match="is not read"):
         warm(served(programs.shift), X, 3)
     assert len(built) == 1
@@ -182,8 +182,8 @@ def test_a_file_that_is_not_ours_alone_is_built_again(served, folder, spoil, mon
     warm(served(programs.shift), X, 3)
     (module,) = folder.rglob("*.so")
     spoil(module)
-    built, plain = [], compiler.build
-    monkeypatch.setattr(compiler, "build", lambda *args: built.append(args) or plain(*args))
+    built, plain = [], native_module.build
+    monkeypatch.setattr(native_module, "build", lambda *args: built.append(args) or plain(*args))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warm(served(programs.shift), X, 3)
@@ -229,8 +229,8 @@ def test_without_a_home_there_is_no_folder_to_guess(monkeypatch):
 
 def test_without_a_folder_modules_are_kept_in_memory(served, monkeypatch):
     config.cache_dir = None
-    built, plain = [], compiler.build
-    monkeypatch.setattr(compiler, "build", lambda *args: built.append(args) or plain(*args))
+    built, plain = [], native_module.build
+    monkeypatch.setattr(native_module, "build", lambda *args: built.append(args) or plain(*args))
     for _ in range(2):
         warm(served(programs.shift), X, 3)
     assert len(built) == 1
@@ -272,7 +272,7 @@ def test_a_place_that_forbids_code(served, monkeypatch, memory):
 def test_a_disk_that_is_full(served, monkeypatch):
     """The next place is used."""
     config.cache = False
-    full, plain = [], compiler.build
+    full, plain = [], native_module.build
 
     def build(pyx, *rest):
         if not full:
@@ -280,7 +280,7 @@ def test_a_disk_that_is_full(served, monkeypatch):
             raise OSError(28, os.strerror(28))
         return plain(pyx, *rest)
 
-    monkeypatch.setattr(compiler, "build", build)
+    monkeypatch.setattr(native_module, "build", build)
     warm(served(programs.shift), X, 3)
     assert full
     assert not full[0].parent.exists()

@@ -14,7 +14,7 @@ from support import processes, programs
 from support.routes import routed, warm
 
 import trident_hook
-from trident_hook.scm import cache, compiler, loader, prelude
+from trident_hook.scm import cache, compiler, loader, native_module, prelude
 
 X = torch.arange(32, dtype=torch.float32)
 
@@ -35,16 +35,19 @@ def compilations(monkeypatch):
         made.append(target)
         return plain(source, target)
 
-    plain = compiler.compile_c
-    monkeypatch.setattr(compiler, "compile_c", compile_c)
+    plain = native_module.compile_c
+    monkeypatch.setattr(native_module, "compile_c", compile_c)
     return made
 
 
 def files(folder):
-    """The modules' files, and whatever else lies there; the simulated driver keeps its library in the same place."""
+    """The modules' files, and whatever else lies there; the simulated driver keeps its library in the same place, and the first
+    capture of a process its note of the lessons."""
     prelude.wait()
     names = (
-        path.relative_to(folder).as_posix() for path in folder.rglob("*.*") if path.suffix != ".txt" and path.is_file()
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*.*")
+        if path.suffix not in (".txt", ".note") and path.is_file()
     )
     others = re.compile(r"simcuda-.*|prelude/[0-9a-f]{32}/tdh_prelude\.h(\.gch)?")
     return sorted(name for name in names if not others.fullmatch(name))

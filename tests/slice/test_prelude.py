@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trident_hook.config import config
-from trident_hook.scm import compiler, prelude
+from trident_hook.scm import compiler, native_module, prelude
 
 SOURCE = """# cython: language_level=3
 from tdh cimport *
@@ -42,7 +42,7 @@ def compiled(folder: Path) -> bytes:
     folder.mkdir(exist_ok=True)
     (folder / "tdh_scm_module.pyx").write_text(SOURCE)
     target = folder / "tdh_scm_module.so"
-    compiler.compile_c(compiler.cythonize(folder / "tdh_scm_module.pyx"), target)
+    native_module.compile_c(compiler.cythonize(folder / "tdh_scm_module.pyx"), target)
     return target.read_bytes()
 
 

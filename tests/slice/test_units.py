@@ -15,7 +15,7 @@ from test_variants import Held, add_kernel
 
 import trident_hook
 from trident_hook.errors import BuildError
-from trident_hook.scm import cache, compiler
+from trident_hook.scm import cache, compiler, native_module
 
 SCALE, OFFSET = 2.0, 1.0
 X = torch.arange(32, dtype=torch.float32)
@@ -58,8 +58,8 @@ def units(monkeypatch):
         made.append((own, text.count("TDH_EMBED"), len(linked)))
         return plain(pyx, linked, target)
 
-    plain = compiler.build
-    monkeypatch.setattr(compiler, "build", build)
+    plain = native_module.build
+    monkeypatch.setattr(native_module, "build", build)
     return made
 
 
@@ -200,7 +200,7 @@ def test_what_cython_adds_is_left_out(tmp_path):
     text = compiler.cythonize(source).read_text()
     assert "int _spec_0(" in text
     assert "PyModuleDef" not in text[text.index("/* #### Code section: module_code ### */") :]
-    compiler.compile_c(source.with_suffix(".c"), tmp_path / "unit.o")
+    native_module.compile_c(source.with_suffix(".c"), tmp_path / "unit.o")
 
 
 def test_another_layout_of_cythons_is_an_error_that_says_so():
@@ -232,7 +232,7 @@ def test_a_unit_that_does_not_link(served, folder, units, content, monkeypatch, 
     learn(fn, CALLS[:3])
     file = unit_files(folder)[2]
     (tmp_path / "empty.c").write_text("int tdh_nothing;\n")
-    compiler.compile_c(tmp_path / "empty.c", tmp_path / "empty.o")
+    native_module.compile_c(tmp_path / "empty.c", tmp_path / "empty.o")
     bad = b"not an object" if content == "no object" else (tmp_path / "empty.o").read_bytes()
     cache._publish_unit(file.stem, 2, bad)
     learn(fn, CALLS[3:])
@@ -248,7 +248,7 @@ def test_an_error_of_the_compiler_is_told_once(served, folder, monkeypatch):
     def build(pyx, linked, target):
         raise BuildError("no space left", "a compiled module", "Make some.")
 
-    monkeypatch.setattr(compiler, "build", build)
+    monkeypatch.setattr(native_module, "build", build)
     routed(fn, *CALLS[2], via="dynamo")
     assert "no space left" in str(trident_hook.explain(fn))
     monkeypatch.undo()

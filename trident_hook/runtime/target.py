@@ -14,7 +14,7 @@ def set_simulated(
     n_devices: int, current_stream: Callable[[int], int] | None = None, current_device: Callable[[], int] | None = None
 ) -> None:
     """Launch for CPU tensors on a simulated driver with so many devices, or (0) for CUDA tensors again. The two ctypes
-    functions say where the calling thread is; they are called natively on each launch."""
+    functions say where the calling thread is; they are called natively on each launch. Raises ValueError without them."""
     global _simulated_devices, _held
     from trident_hook import _rt
 
@@ -22,12 +22,8 @@ def set_simulated(
         _rt.set_simulated(0, 0)
         _simulated_devices, _held = 0, ()
         return
-    if current_stream is None:
-        raise ValueError("A simulated driver needs the function that tells a device's current stream.")
-    if current_device is None:
-        from trident_hook.testing import _simlib
-
-        current_device = _simlib.loaded().sim_current_device
+    if current_stream is None or current_device is None:
+        raise ValueError("A simulated driver needs the functions that tell the current device and its current stream.")
     addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in (current_device, current_stream)]
     _held = (current_device, current_stream)
     _rt.set_simulated(*addresses)

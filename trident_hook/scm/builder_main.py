@@ -36,7 +36,7 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a compiler must not hold the line open
     threading.Thread(target=_listen, args=(line, program, requests), daemon=True).start()
     try:
-        compiler = _imports(folder_of_cython)
+        native_module = _imports(folder_of_cython)
     except Exception:
         _say(line, {"fault": traceback.format_exc()})
         return
@@ -45,7 +45,7 @@ def main() -> None:
         request = json.loads(requests.get())
         pyx = Path(request["pyx"])
         try:
-            _say(line, _answer(compiler, request, pyx))
+            _say(line, _answer(native_module, request, pyx))
         finally:
             if _hung_up:  # the program may not be there to do it
                 shutil.rmtree(pyx.parent, ignore_errors=True)
@@ -59,17 +59,17 @@ def _imports(folder_of_cython: str):
     sys.path.append(folder_of_cython)
     import Cython.Compiler.Main  # noqa: F401
 
-    from trident_hook.scm import compiler
+    from trident_hook.scm import native_module
 
-    return compiler
+    return native_module
 
 
-def _answer(compiler, request: dict, pyx: Path) -> dict:
+def _answer(native_module, request: dict, pyx: Path) -> dict:
     from trident_hook.errors import BuildError
 
     try:
-        _adopt(compiler, request["settings"])
-        compiler.build(pyx, [Path(name) for name in request["linked"]], Path(request["target"]))
+        _adopt(native_module.compiler, request["settings"])
+        native_module.build(pyx, [Path(name) for name in request["linked"]], Path(request["target"]))
         return {"built": True}
     except BuildError as error:
         return {"error": [error.seen, error.expected, error.remedy]}

@@ -39,7 +39,7 @@ _ending = False  # the program is
 
 
 def build(pyx: Path, linked: list[Path], target: Path) -> bool:
-    """`compiler.build` in the build process. False: there is none, it has to be done here. Raises BuildError."""
+    """`native_module.build` in the build process. False: there is none, it has to be done here. Raises BuildError."""
     global _given_up
     if _given_up or not sys.executable or getattr(sys, "frozen", False):
         return False

@@ -19,7 +19,7 @@ from ..codegen.module import GENERATOR
 from ..codegen.unit import GeneratedModule
 from ..config import config
 from ..errors import BuildError
-from . import builder_process, compiler, places, store, worker
+from . import builder_process, compiler, native_module, places, store, worker
 
 _BEGIN = 4  # bytes, in front of an object: the first specialization that is in it
 _NOTE = "compiler/identity.txt"
@@ -140,7 +140,7 @@ def _make_in(work: Path, module: GeneratedModule, begin: int, objects: list[byte
         path.write_bytes(content)
     built = work / f"{module.unit_name}.so"
     if not (worker.is_this_thread() and builder_process.build(pyx, linked, built)):
-        compiler.build(pyx, linked, built)
+        native_module.build(pyx, linked, built)
     return built.read_bytes(), pyx.with_suffix(".o").read_bytes()
 
 

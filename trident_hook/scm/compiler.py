@@ -1,5 +1,5 @@
-"""Cython, then the C compiler. What goes in decides what comes out: see `cache.key_of`. Runs in whichever process builds:
-see `process`."""
+"""Cython, the C compiler and the linker, one by one. What goes in decides what comes out: see `cache.key_of`. Runs in whichever
+process builds: see `builder_process`. `native_module` puts them together."""
 
 from __future__ import annotations
 
@@ -172,13 +172,6 @@ def compile_command() -> list[str]:
     return [*compiler_command(), *CFLAGS, f"-I{PYTHON_INCLUDE}", f"-I{include_dir()}"]
 
 
-def build(pyx: Path, linked: list[Path], target: Path) -> None:
-    """A unit and the objects of those that it goes on from, as one module. The unit's object stays beside its source."""
-    unit = pyx.with_suffix(".o")
-    compile_c(cythonize(pyx), unit)
-    link([unit, *linked], target)
-
-
 def functions_of(source: str) -> str:
     """What Cython wrote, without what it adds for a module of its own, two thirds of the C compiler's time: the generated code
     brings the module itself (TDH_MODULE). Raises BuildError where a function uses something of what is left out."""
@@ -194,17 +187,15 @@ def functions_of(source: str) -> str:
     return source[:end] + "#endif\n"  # of the `#ifndef Py_PYTHON_H` that all of it stands in
 
 
-def compile_c(source: Path, target: Path) -> None:
-    """source.c -> an object."""
-    from . import prelude
-
-    helped = prelude.options()
-    if helped and not _run_compiler(source, target, helped).returncode and _machine(target):
-        return
-    if helped:
-        prelude.forget()
-    done = _run_compiler(source, target, [])
+def compile_c(source: Path, target: Path, more: list[str]) -> None:
+    """source.c -> an object. Raises BuildError."""
+    done = _run_compiler(source, target, more)
     _require(done, "a compiled module", target)
+
+
+def try_compile_c(source: Path, target: Path, more: list[str]) -> bool:
+    """The same; False where the compiler refuses, or makes nothing that this machine can run."""
+    return not _run_compiler(source, target, more).returncode and _machine(target) is not None
 
 
 def link(objects: list[Path], target: Path) -> None:
