@@ -8,6 +8,7 @@
 // The operators that wrappers use most have shorter ways: see direct.h.
 #include "aten/op_site.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
@@ -17,6 +18,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +55,7 @@ struct site {
   std::vector<result> results;
   site_shape shape;
   uint64_t generation;
+  bool is_factory;
   std::unique_ptr<direct_call> view, unboxed;  // tried in this order, before the boxed call
   torch::jit::Stack spare;  // an empty vector with capacity, taken by the call that runs; a nested call makes its own
 };
@@ -88,6 +91,18 @@ result result_kind(const c10::FunctionSchema &schema, const c10::TypePtr &declar
                               ", which is not supported");
 }
 
+// torch.zeros and its like: PyTorch calls those of Python below autograd, so that what fills the new tensor is no change of it. Their
+// relatives that take a tensor (zeros_like, new_zeros) are called as any operator is.
+bool is_factory(const c10::FunctionSchema &schema) {
+  if (schema.name().rfind("aten::", 0) != 0 || schema.name().find("_like") != std::string::npos) return false;
+  bool options = false;
+  for (const auto &argument : schema.arguments()) {
+    if (argument.type()->kind() == c10::TypeKind::TensorType) return false;
+    options |= argument.name() == "layout";
+  }
+  return options;
+}
+
 void find_shorter(site *at) {
   if (at->results.size() != 1 || at->results[0] != result::tensor) return;
   at->view = view_call(at->op, at->arguments);
@@ -106,7 +121,8 @@ std::unique_ptr<site> make_site(const std::string &name, const std::string &over
   TORCH_CHECK_VALUE(PyTuple_GET_SIZE(entries) == n_arguments, "op_site: ", name_of(schema), " takes ", n_arguments,
                     " arguments, the template has ", PyTuple_GET_SIZE(entries));
 
-  auto made = std::make_unique<site>(site{*op, schema, {}, {}, {}, generation, nullptr, nullptr, {}});
+  auto made =
+      std::make_unique<site>(site{*op, schema, {}, {}, {}, generation, is_factory(schema), nullptr, nullptr, {}});
   for (Py_ssize_t i = 0; i < n_arguments; i++) {
     made->arguments.push_back(template_entry(schema, schema.arguments()[i], PyTuple_GET_ITEM(entries, i)));
   }
@@ -280,6 +296,8 @@ int op_call(void *opaque, void *const *tensors, const int64_t *ints, const doubl
             int64_t *out_ints, double *out_doubles) {
   site *at = static_cast<site *>(opaque);
   counters[TDH_COUNT_OP_CALL]++;
+  std::optional<at::AutoDispatchBelowADInplaceOrView> below;
+  if (at->is_factory) below.emplace();
   if (at->unboxed || at->view) {
     at::Tensor made;
     const int done = call_shorter(at, tensors, ints, doubles, &made);

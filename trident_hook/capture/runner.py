@@ -20,7 +20,7 @@ from .._logs import log
 from ..errors import Unsupported
 from ..ir.objects import ObjectKey
 from ..ir.specialization import Specialization
-from .graph import launches
+from .graph import factories, launches
 from .graph.hook_nodes import OF_HOOK
 from .graph.program import ProgramBuilder
 from .graph.tensor_maps import Descriptor
@@ -231,7 +231,7 @@ class LaunchingInterpreter(_Interpreter):
         if node in self.sites:
             self.launch(self.sites[node], lambda v: self.env[v] if isinstance(v, torch.fx.Node) else v)
             return None
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), factories.as_python_calls(node.target):
             value = super().run_node(node)
         if isinstance(value, int):
             self.samples[node.name] = value

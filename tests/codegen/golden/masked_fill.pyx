@@ -8,13 +8,13 @@ from tdh cimport *
 cdef extern from *:
     """
     TDH_SHARED const tdh_rt_api *tdh_rt;
-    TDH_SHARED PyObject *tdh_obj[38];
+    TDH_SHARED PyObject *tdh_obj[41];
     TDH_SHARED void *tdh_site[1];
     TDH_SHARED void *tdh_plan[2];  /* of watched environment guards */
     TDH_SHARED PyObject *tdh_arm[2];
-    TDH_SHARED uint64_t tdh_version[1];  /* of classes whose attributes were found as they were */
+    TDH_SHARED uint64_t tdh_version[2];  /* of classes whose attributes were found as they were */
     TDH_SHARED int tdh_failed[1];  /* per specialization: the guard that did not hold when it was last asked */
-    TDH_MODULE(tdh_scm_1, _entry_1, 1, 38, 1, 2)
+    TDH_MODULE(tdh_scm_1, _entry_1, 1, 41, 1, 2)
     """
     const tdh_rt_api* rt "tdh_rt"
     PyObject** obj "tdh_obj"
@@ -84,6 +84,10 @@ cdef extern from *:
       {TDH_READ_ATTR, 11, -27, -26, 0}, {TDH_ASK_EQUALS, 11, 11, -28, 0},
       /* 12: <compilation_knobs>.instrumentation_mode == '' */
       {TDH_READ_ATTR, 12, -29, -30, 0}, {TDH_ASK_EQUALS, 12, 12, -31, 0},
+      /* 13: <class JITFunction> has the attributes it had */
+      {TDH_ASK_CLASS_FACTS, 13, -33, -32, 1},
+      /* 14: 'run' not in <JITFunction _masked_fill_kernel>.__dict__ */
+      {TDH_READ_DICT, 14, -15, 0, 0}, {TDH_ASK_CONTAINS, 14, 13, -34, 0},
     };
     """
     const tdh_step tdh_env_0[]
@@ -91,7 +95,7 @@ cdef extern from *:
 
 cdef inline int _env_0(tdh_call* c) noexcept:
     if rt.env_check(plan[0]) == 1: return -1
-    return rt.env_recheck(plan[0], arm[0], c, tdh_env_0, 26, obj, version)
+    return rt.env_recheck(plan[0], arm[0], c, tdh_env_0, 29, obj, version)
 
 
 cdef int _spec_0_body(tdh_call* c, const tdh_state* st, PyObject** result, PyObject** hold) noexcept:
@@ -234,11 +238,11 @@ cdef extern from *:
     /* Asked again when something they depend on has changed: what must hold for any call. {what, guard, of, with, n} */
     static const tdh_step tdh_ambient[] = {
       /* 0: triton.knobs.runtime.launch_enter_hook is empty */
-      {TDH_READ_ATTR, 0, -27, -32, 0}, {TDH_READ_ATTR, 0, 0, -33, 0}, {TDH_ASK_EMPTY_LIST, 0, 1, 0, 0},
+      {TDH_READ_ATTR, 0, -27, -35, 0}, {TDH_READ_ATTR, 0, 0, -36, 0}, {TDH_ASK_EMPTY_LIST, 0, 1, 0, 0},
       /* 1: triton.knobs.runtime.launch_exit_hook is empty */
-      {TDH_READ_ATTR, 1, -27, -34, 0}, {TDH_READ_ATTR, 1, 2, -33, 0}, {TDH_ASK_EMPTY_LIST, 1, 3, 0, 0},
+      {TDH_READ_ATTR, 1, -27, -37, 0}, {TDH_READ_ATTR, 1, 2, -36, 0}, {TDH_ASK_EMPTY_LIST, 1, 3, 0, 0},
       /* 2: torch.compiler's stance is not force_eager */
-      {TDH_READ_DICT, 2, -35, 0, 0}, {TDH_READ_DICT_ITEM, 2, 4, -36, 0}, {TDH_READ_ATTR, 2, 5, -37, 0}, {TDH_ASK_DIFFERS, 2, 6, -38, 0},
+      {TDH_READ_DICT, 2, -38, 0, 0}, {TDH_READ_DICT_ITEM, 2, 4, -39, 0}, {TDH_READ_ATTR, 2, 5, -40, 0}, {TDH_ASK_DIFFERS, 2, 6, -41, 0},
     };
     """
     const tdh_step tdh_ambient[]

@@ -8,13 +8,13 @@ from tdh cimport *
 cdef extern from *:
     """
     TDH_SHARED const tdh_rt_api *tdh_rt;
-    TDH_SHARED PyObject *tdh_obj[43];
+    TDH_SHARED PyObject *tdh_obj[46];
     TDH_SHARED void *tdh_site[1];
     TDH_SHARED void *tdh_plan[2];  /* of watched environment guards */
     TDH_SHARED PyObject *tdh_arm[2];
-    TDH_SHARED uint64_t tdh_version[1];  /* of classes whose attributes were found as they were */
+    TDH_SHARED uint64_t tdh_version[2];  /* of classes whose attributes were found as they were */
     TDH_SHARED int tdh_failed[1];  /* per specialization: the guard that did not hold when it was last asked */
-    TDH_MODULE(tdh_scm_1, _entry_1, 1, 43, 0, 2)
+    TDH_MODULE(tdh_scm_1, _entry_1, 1, 46, 0, 2)
     """
     const tdh_rt_api* rt "tdh_rt"
     PyObject** obj "tdh_obj"
@@ -88,6 +88,10 @@ cdef extern from *:
       {TDH_READ_ATTR, 13, -32, -31, 0}, {TDH_ASK_EQUALS, 13, 14, -33, 0},
       /* 14: <compilation_knobs>.instrumentation_mode == '' */
       {TDH_READ_ATTR, 14, -34, -35, 0}, {TDH_ASK_EQUALS, 14, 15, -36, 0},
+      /* 15: <class JITFunction> has the attributes it had */
+      {TDH_ASK_CLASS_FACTS, 15, -38, -37, 1},
+      /* 16: 'run' not in <JITFunction _rms_norm_kernel>.__dict__ */
+      {TDH_READ_DICT, 16, -17, 0, 0}, {TDH_ASK_CONTAINS, 16, 16, -39, 0},
     };
     """
     const tdh_step tdh_env_0[]
@@ -95,7 +99,7 @@ cdef extern from *:
 
 cdef inline int _env_0(tdh_call* c) noexcept:
     if rt.env_check(plan[0]) == 1: return -1
-    return rt.env_recheck(plan[0], arm[0], c, tdh_env_0, 31, obj, version)
+    return rt.env_recheck(plan[0], arm[0], c, tdh_env_0, 34, obj, version)
 
 
 cdef int _spec_0_body(tdh_call* c, const tdh_state* st, PyObject** result, PyObject** hold) noexcept:
@@ -243,11 +247,11 @@ cdef extern from *:
     /* Asked again when something they depend on has changed: what must hold for any call. {what, guard, of, with, n} */
     static const tdh_step tdh_ambient[] = {
       /* 0: triton.knobs.runtime.launch_enter_hook is empty */
-      {TDH_READ_ATTR, 0, -32, -37, 0}, {TDH_READ_ATTR, 0, 0, -38, 0}, {TDH_ASK_EMPTY_LIST, 0, 1, 0, 0},
+      {TDH_READ_ATTR, 0, -32, -40, 0}, {TDH_READ_ATTR, 0, 0, -41, 0}, {TDH_ASK_EMPTY_LIST, 0, 1, 0, 0},
       /* 1: triton.knobs.runtime.launch_exit_hook is empty */
-      {TDH_READ_ATTR, 1, -32, -39, 0}, {TDH_READ_ATTR, 1, 2, -38, 0}, {TDH_ASK_EMPTY_LIST, 1, 3, 0, 0},
+      {TDH_READ_ATTR, 1, -32, -42, 0}, {TDH_READ_ATTR, 1, 2, -41, 0}, {TDH_ASK_EMPTY_LIST, 1, 3, 0, 0},
       /* 2: torch.compiler's stance is not force_eager */
-      {TDH_READ_DICT, 2, -40, 0, 0}, {TDH_READ_DICT_ITEM, 2, 4, -41, 0}, {TDH_READ_ATTR, 2, 5, -42, 0}, {TDH_ASK_DIFFERS, 2, 6, -43, 0},
+      {TDH_READ_DICT, 2, -43, 0, 0}, {TDH_READ_DICT_ITEM, 2, 4, -44, 0}, {TDH_READ_ATTR, 2, 5, -45, 0}, {TDH_ASK_DIFFERS, 2, 6, -46, 0},
     };
     """
     const tdh_step tdh_ambient[]

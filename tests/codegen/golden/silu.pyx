@@ -8,13 +8,13 @@ from tdh cimport *
 cdef extern from *:
     """
     TDH_SHARED const tdh_rt_api *tdh_rt;
-    TDH_SHARED PyObject *tdh_obj[34];
+    TDH_SHARED PyObject *tdh_obj[37];
     TDH_SHARED void *tdh_site[1];
     TDH_SHARED void *tdh_plan[2];  /* of watched environment guards */
     TDH_SHARED PyObject *tdh_arm[2];
-    TDH_SHARED uint64_t tdh_version[1];  /* of classes whose attributes were found as they were */
+    TDH_SHARED uint64_t tdh_version[2];  /* of classes whose attributes were found as they were */
     TDH_SHARED int tdh_failed[1];  /* per specialization: the guard that did not hold when it was last asked */
-    TDH_MODULE(tdh_scm_1, _entry_1, 1, 34, 0, 2)
+    TDH_MODULE(tdh_scm_1, _entry_1, 1, 37, 0, 2)
     """
     const tdh_rt_api* rt "tdh_rt"
     PyObject** obj "tdh_obj"
@@ -80,6 +80,10 @@ cdef extern from *:
       {TDH_READ_ATTR, 9, -23, -22, 0}, {TDH_ASK_EQUALS, 9, 10, -24, 0},
       /* 10: <compilation_knobs>.instrumentation_mode == '' */
       {TDH_READ_ATTR, 10, -25, -26, 0}, {TDH_ASK_EQUALS, 10, 11, -27, 0},
+      /* 11: <class JITFunction> has the attributes it had */
+      {TDH_ASK_CLASS_FACTS, 11, -29, -28, 1},
+      /* 12: 'run' not in <JITFunction _silu_kernel>.__dict__ */
+      {TDH_READ_DICT, 12, -14, 0, 0}, {TDH_ASK_CONTAINS, 12, 12, -30, 0},
     };
     """
     const tdh_step tdh_env_0[]
@@ -87,7 +91,7 @@ cdef extern from *:
 
 cdef inline int _env_0(tdh_call* c) noexcept:
     if rt.env_check(plan[0]) == 1: return -1
-    return rt.env_recheck(plan[0], arm[0], c, tdh_env_0, 23, obj, version)
+    return rt.env_recheck(plan[0], arm[0], c, tdh_env_0, 26, obj, version)
 
 
 cdef int _spec_0_body(tdh_call* c, const tdh_state* st, PyObject** result, PyObject** hold) noexcept:
@@ -181,11 +185,11 @@ cdef extern from *:
     /* Asked again when something they depend on has changed: what must hold for any call. {what, guard, of, with, n} */
     static const tdh_step tdh_ambient[] = {
       /* 0: triton.knobs.runtime.launch_enter_hook is empty */
-      {TDH_READ_ATTR, 0, -23, -28, 0}, {TDH_READ_ATTR, 0, 0, -29, 0}, {TDH_ASK_EMPTY_LIST, 0, 1, 0, 0},
+      {TDH_READ_ATTR, 0, -23, -31, 0}, {TDH_READ_ATTR, 0, 0, -32, 0}, {TDH_ASK_EMPTY_LIST, 0, 1, 0, 0},
       /* 1: triton.knobs.runtime.launch_exit_hook is empty */
-      {TDH_READ_ATTR, 1, -23, -30, 0}, {TDH_READ_ATTR, 1, 2, -29, 0}, {TDH_ASK_EMPTY_LIST, 1, 3, 0, 0},
+      {TDH_READ_ATTR, 1, -23, -33, 0}, {TDH_READ_ATTR, 1, 2, -32, 0}, {TDH_ASK_EMPTY_LIST, 1, 3, 0, 0},
       /* 2: torch.compiler's stance is not force_eager */
-      {TDH_READ_DICT, 2, -31, 0, 0}, {TDH_READ_DICT_ITEM, 2, 4, -32, 0}, {TDH_READ_ATTR, 2, 5, -33, 0}, {TDH_ASK_DIFFERS, 2, 6, -34, 0},
+      {TDH_READ_DICT, 2, -34, 0, 0}, {TDH_READ_DICT_ITEM, 2, 4, -35, 0}, {TDH_READ_ATTR, 2, 5, -36, 0}, {TDH_ASK_DIFFERS, 2, 6, -37, 0},
     };
     """
     const tdh_step tdh_ambient[]

@@ -5,17 +5,12 @@ from __future__ import annotations
 
 #: Name of a feature -> what is different today.
 OFF: dict[str, str] = {
-    "allowed_in_graph": "a function that is allowed in the graph runs a second time in the first call",
     "asked_by_isinstance": "answers of isinstance that a class decides itself are folded without a guard",
     "cached_function": "functools.lru_cache is traced through",
-    "constant_result": "assume_constant_result is taken for a constant for good",
-    "data_assigned": "what runs before a capture is refused has already written",
-    "data_attribute": "x.data is answered with a tensor of the trace",
     "default_dtype_for_a_while": "setters of PyTorch's state are lost in the graph",
     "detached_in_place": "requires_grad after detach_() is folded",
     "distributed_asked": "whether a process group exists is folded",
     "factorised": "handlers of what fails at run time do not run",
-    "finalizer": "finalizers of objects that are made inside do not run",
     "forward_mode": "forward-mode levels are entered while tracing",
     "functional_transform": "torch.func answers with a tensor of the trace",
     "grad_field": "fields of .grad are folded",
@@ -24,7 +19,6 @@ OFF: dict[str, str] = {
     "kernel_of_data": "x.data reaches a kernel as a tensor of the trace",
     "kernel_of_strides": "strides of the trace are not the real ones",
     "kernel_options": "a constexpr named like an option of the launch, an argument given twice",
-    "launcher_replaced": "a JITFunction.run that somebody replaces is not called",
     "named_tuple": "_replace of a NamedTuple returns an empty one; NamedTuple + tuple is a NamedTuple",
     "names_of_functions": "names and docstrings of functions are folded",
     "operator_that_reads": "globals are written behind operators written in Python that read them",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import os
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,6 +47,9 @@ def prepare() -> None:
     torch.set_num_threads(1)
     torch.set_warn_always(True)  # else only one of the worlds would be warned
     simdriver.install()
+    with warnings.catch_warnings(), torch.autograd.forward_ad.dual_level():
+        warnings.simplefilter("ignore")  # PyTorch's own, of the first use in a process
+        torch.autograd.forward_ad.make_dual(torch.ones(1), torch.ones(1)) * 2
 
 
 def door_of(number: int) -> str:

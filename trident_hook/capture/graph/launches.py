@@ -13,7 +13,7 @@ from ...ir.guard import Guard
 from ...ir.objects import ObjectKey
 from ...ir.program import Kernel, KnownKeys, Launch, Param
 from ...ir.source import Source
-from . import hook_nodes, tensor_maps
+from . import hook_nodes, launchers, tensor_maps
 from .tensor_maps import Descriptor
 
 
@@ -61,9 +61,12 @@ def jit_function_of(kernel):
     if type(kernel) in (Autotuner, TunedKernel):
         if any(config.pre_hook is not None for config in kernel.configs):
             raise Unsupported("launch", "an autotuner's config has a pre_hook")
+        if type(kernel) is Autotuner:
+            launchers.refuse_replaced(kernel)
         kernel = kernel.fn
     if type(kernel) is not JITFunction:
         raise Unsupported("launch", f"{type(kernel).__name__} is not a plain Triton kernel")
+    launchers.refuse_replaced(kernel)
     if kernel.pre_run_hooks:
         raise Unsupported("launch", "the kernel has pre-run hooks")
     return kernel
@@ -174,6 +177,8 @@ def kernel_guards(site: LaunchSite) -> list[Guard]:
         plain = type(value) in (int, float, bool, str, bytes) or type(value).__name__ == "constexpr"
         kind = "equals" if plain else "id"
         guards.append(Guard(kind, source, ObjectKey(value), f"global {name} of kernel {site.kernel.fn.__name__}"))
+    guards += launchers.guards(function)
+    guards += launchers.guards(site.kernel) if site.kernel is not function else []
     if getattr(site.kernel, "pre_hooks", None) is not None and site.record is not None:
         index = site.kernel.index_of(site.record.config)
         if index is not None:

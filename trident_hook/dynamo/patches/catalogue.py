@@ -6,6 +6,7 @@ from __future__ import annotations
 from . import (
     autograd_function,
     containers,
+    finalizers,
     float_symbols,
     folded_answers,
     guard_recording,
@@ -14,8 +15,10 @@ from . import (
     is_compiling,
     kept_nodes,
     left_out_guards,
+    marked_functions,
     registry,
     triton_launch,
+    truth,
 )
 
 PATCHES = (
@@ -24,6 +27,9 @@ PATCHES = (
     *identity.PATCHES,
     *containers.PATCHES,
     *folded_answers.PATCHES,
+    *marked_functions.PATCHES,
+    *finalizers.PATCHES,
+    *truth.PATCHES,
     autograd_function.autograd_function,
     float_symbols.float_symbols,
     inlined_globals.inlined_globals,

@@ -213,3 +213,103 @@ def addresses() -> Iterator[Trial]:
         return x + 1 if id(made) == 0 else x * 2
 
     yield Trial(asks, (_tensor(),), refused=True)
+
+
+def constant_results() -> Iterator[Trial]:
+    import torch
+
+    @torch._dynamo.assume_constant_result
+    def number():
+        return 2
+
+    def scales(x):
+        return x * number()
+
+    yield Trial(scales, (_tensor(),), refused=True)
+
+
+def allowed_in_graph() -> Iterator[Trial]:
+    import torch
+
+    def doubles(x):
+        return x * 2
+
+    def calls(x, function):
+        return function(x)
+
+    yield Trial(calls, (_tensor(), torch._dynamo.allow_in_graph(doubles)), refused=True)
+
+
+def objects_made() -> Iterator[Trial]:
+    class Closing:
+        number = 2
+
+        def __del__(self):
+            pass
+
+    def makes(x):
+        return x * Closing().number
+
+    yield Trial(makes, (_tensor(),), refused=True)
+
+
+def weak_references() -> Iterator[Trial]:
+    import weakref
+
+    class Plain:
+        number = 2
+
+    def watches(x):
+        plain = Plain()
+        weakref.ref(plain, print)
+        return x * plain.number
+
+    yield Trial(watches, (_tensor(),), refused=True)
+
+
+def generators() -> Iterator[Trial]:
+    def numbers():
+        try:
+            yield 2
+            yield 3
+        finally:
+            pass
+
+    def begins(x):
+        items = numbers()
+        return x * next(items)
+
+    def returns(x):
+        return x * 2, (n for n in (1, 2))
+
+    yield Trial(begins, (_tensor(),), refused=True)
+    yield Trial(returns, (_tensor(),), refused=True)
+
+
+def branches() -> Iterator[Trial]:
+    class Items(list):
+        pass
+
+    class Number:
+        def __init__(self, shape):
+            self.shape = shape
+
+        def __bool__(self):
+            return self.shape[0] > 2
+
+    def asks(x, items):
+        return x + 1 if items else x * 2
+
+    def asks_of_a_symbol(x):
+        return x + 1 if Number(x.shape) else x * 2
+
+    yield Trial(asks, (_tensor(), Items()), refused=True)
+    yield _answers(asks_of_a_symbol, _symbolic(_tensor()))
+
+
+def _symbolic(tensor):
+    """Its first size is a symbol of the capture."""
+    import torch
+
+    torch._dynamo.mark_dynamic(tensor, 0)
+    return tensor
