@@ -23,7 +23,7 @@ from .refusal import forbidden
 
 
 def unproven(patches: Iterable[Patch] = catalogue.PATCHES) -> list[str]:
-    """Lessons whose trials fail, in a user's words. A tenth of a second or two."""
+    """Lessons whose trials fail, in a user's words. It takes a second or two."""
     failed = ["the trials of what Dynamo is taught"]  # until they have run
     done = threading.Event()
 
@@ -101,6 +101,11 @@ class Captured:
         """Kinds of the guards that were recorded."""
         tree = self.compiled.guard_log.tree_of(self.guards)
         return [kind for node in tree for kind, _ in node.leaves]
+
+    def names_of_what_is_guarded(self) -> set[str]:
+        """Attributes and keys on the ways to what the guards ask for."""
+        tree = self.compiled.guard_log.tree_of(self.guards)
+        return {value for node in tree for value in (*node.args, *node.kwargs.values()) if isinstance(value, str)}
 
 
 def captured(function: types.FunctionType, arguments: tuple, call: Callable | None = None) -> Captured | None:

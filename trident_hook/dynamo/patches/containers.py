@@ -7,6 +7,7 @@ import collections
 import operator
 
 from ..refusal import forbid
+from . import trials_of_values as trials
 from .registry import patch
 
 _SET_CHANGES = frozenset(("add", "clear", "difference_update", "discard", "intersection_update", "pop", "remove",
@@ -14,7 +15,11 @@ _SET_CHANGES = frozenset(("add", "clear", "difference_update", "discard", "inter
 _OPERATORS = (operator.add, operator.mul, operator.iadd, operator.imul)
 
 
-@patch("the order of a dict's keys", gone_when="Dynamo writes a dict back whose keys are in another order")
+@patch(
+    "the order of a dict's keys",
+    gone_when="Dynamo writes a dict back whose keys are in another order",
+    trials=trials.order_of_keys,
+)
 def order_of_keys(changes) -> None:
     """`move_to_end` changes no value, so Dynamo takes the dict to be as it was."""
     from torch._dynamo.variables.dicts import ConstDictVariable, SetVariable
@@ -30,7 +35,11 @@ def order_of_keys(changes) -> None:
     changes.in_front(ConstDictVariable, "has_new_items", has_new_items)
 
 
-@patch("sets that are changed", gone_when="Dynamo changes a set as the program does")
+@patch(
+    "sets that are changed",
+    gone_when="Dynamo changes a set as the program does",
+    trials=trials.changed_sets,
+)
 def changed_sets(changes) -> None:
     """Dynamo empties and refills a set; where its members then are depends on what the set was before."""
     from torch._dynamo.variables.dicts import SetVariable
@@ -42,7 +51,11 @@ def changed_sets(changes) -> None:
     changes.in_front(SetVariable, "call_method", call_method)
 
 
-@patch("deques with a length", gone_when="Dynamo reads a deque's maxlen, and guards it")
+@patch(
+    "deques with a length",
+    gone_when="Dynamo reads a deque's maxlen, and guards it",
+    trials=trials.lengths_of_deques,
+)
 def lengths_of_deques(changes) -> None:
     """Dynamo takes every deque that comes from outside for one without a maximal length."""
     from torch._dynamo.guards import GuardBuilder, install_guard
@@ -65,7 +78,11 @@ def lengths_of_deques(changes) -> None:
     changes.in_front(DequeVariable, "call_method", call_method)
 
 
-@patch("named tuples", gone_when="Dynamo answers `_replace` with all fields, and `+` and `*` with plain tuples")
+@patch(
+    "named tuples",
+    gone_when="Dynamo answers `_replace` with all fields, and `+` and `*` with plain tuples",
+    trials=trials.named_tuples,
+)
 def named_tuples(changes) -> None:
     """`_replace` is traced into a tuple without fields, and `+` and `*` give the same class with the fields that it had."""
     from torch._dynamo.variables.base import ValueMutationNew
@@ -90,7 +107,11 @@ def named_tuples(changes) -> None:
     changes.in_front(BuiltinVariable, "call_function", call_function)
 
 
-@patch("lists that are multiplied in place", gone_when="Dynamo changes the list")
+@patch(
+    "lists that are multiplied in place",
+    gone_when="Dynamo changes the list",
+    trials=trials.multiplied_lists,
+)
 def multiplied_lists(changes) -> None:
     """`v *= 2` gives a list in the place of `v`, which the other names of it do not see."""
     from torch._dynamo.variables.builtin import BuiltinVariable

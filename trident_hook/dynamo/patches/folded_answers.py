@@ -9,6 +9,7 @@ import types
 
 from .. import remembered_calls
 from ..refusal import forbid
+from . import trials_of_values as trials
 from .registry import patch
 
 #: Of a tensor: what it was made by, or who else looks at it. Of one that requires no grad the first have one answer.
@@ -19,7 +20,9 @@ _NAMES = frozenset(("__name__", "__qualname__", "__module__", "__doc__"))
 
 
 @patch(
-    "attributes of tensors", gone_when="Dynamo guards what it reads of a tensor's history, or leaves it to the graph"
+    "attributes of tensors",
+    gone_when="Dynamo guards what it reads of a tensor's history, or leaves it to the graph",
+    trials=trials.tensors,
 )
 def tensors(changes) -> None:
     """`is_leaf`, `grad_fn`, `_base`, hooks, the size of the storage, and what `detach_()` changes."""
@@ -37,7 +40,11 @@ def tensors(changes) -> None:
     changes.in_front(TensorVariable, "call_method", call_method)
 
 
-@patch("state of the process", gone_when="Dynamo guards it, or breaks the graph")
+@patch(
+    "state of the process",
+    gone_when="Dynamo guards it, or breaks the graph",
+    trials=trials.process,
+)
 def process(changes) -> None:
     """Whether torch.distributed is initialized, and the limit of recursion."""
     import torch
@@ -66,13 +73,17 @@ def _guard_process_group() -> None:
     from torch._dynamo.source import AttrSource, ImportSource
     from torch.distributed import distributed_c10d
 
-    source = AttrSource(AttrSource(ImportSource("torch.distributed.distributed_c10d"), "_world"), "_default_pg")
+    source = ImportSource("torch")
+    for name in ("distributed", "distributed_c10d", "_world", "_default_pg"):
+        source = AttrSource(source, name)
     builder = GuardBuilder.NONE_MATCH if distributed_c10d._world._default_pg is None else GuardBuilder.ID_MATCH
     install_guard(source.make_guard(builder))
 
 
 @patch(
-    "isinstance() by code", gone_when="Dynamo traces __instancecheck__ and __subclasshook__, and guards registrations"
+    "isinstance() by code",
+    gone_when="Dynamo traces __instancecheck__ and __subclasshook__, and guards registrations",
+    trials=trials.classes,
 )
 def classes(changes) -> None:
     """Abstract classes, protocols and metaclasses decide by code and by tables of their own."""
@@ -119,7 +130,11 @@ def _is_libraries(kind: type) -> bool:
     return package in ("torch", "triton", "builtins") or package in sys.stdlib_module_names
 
 
-@patch("names of functions and classes", gone_when="Dynamo guards them")
+@patch(
+    "names of functions and classes",
+    gone_when="Dynamo guards them",
+    trials=trials.names,
+)
 def names(changes) -> None:
     """`f.__name__` may be set, and setting that of a class tells nobody."""
     from torch._dynamo.guards import GuardBuilder, install_guard
@@ -142,7 +157,11 @@ def names(changes) -> None:
     changes.in_front(BuiltinVariable, "call_getattr", call_getattr)
 
 
-@patch("functools.lru_cache", gone_when="Dynamo asks the cache, and guards the answer")
+@patch(
+    "functools.lru_cache",
+    gone_when="Dynamo asks the cache, and guards the answer",
+    trials=trials.remembered,
+)
 def remembered(changes) -> None:
     """Dynamo traces the function behind the cache; the program has what the cache holds. So the cache is asked, as in a plain call,
     and its answer is asked again by a guard. Where that cannot be (tensors as arguments, answers that may change), it is refused."""

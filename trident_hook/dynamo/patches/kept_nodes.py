@@ -7,10 +7,15 @@ import operator
 import torch
 
 from ..kept_nodes import checked_item
+from . import trials_of_values as trials
 from .registry import Changes, patch
 
 
-@patch("indices that are out of bounds", gone_when="Dynamo keeps what an index by a tensor would raise")
+@patch(
+    "indices that are out of bounds",
+    gone_when="Dynamo keeps what an index by a tensor would raise",
+    trials=trials.dead_reads,
+)
 def dead_reads(changes: Changes) -> None:
     """`x[i]` by itself is a check of the bounds. Dynamo takes every read by index for one that cannot raise, and leaves it out
     of its graph where nobody uses the result."""
