@@ -16,8 +16,7 @@ from .dynamo.patches import jit_function
 from .errors import NotAFunctionError
 from .functions.discovery import Selection, full_name, is_machinery, launches_kernels
 from .functions.record import FunctionRecord
-from .runtime import target
-from .runtime.trusted_kernels import trust_views
+from .runtime.trusted_kernels import trust_allocations, trust_views
 
 _lock = threading.RLock()
 _selection: Selection | None = None  # of the enable() that is in force
@@ -133,7 +132,7 @@ def _set_up() -> None:
     from torch._C._dynamo.eval_frame import set_eval_frame
 
     _core.delegation_setup(set_eval_frame, _leak_repair())
-    target.trust_allocations()
+    trust_allocations()
     trust_views()
     with capturing.unforked():
         jit_function.teach(_core.JitFunction)

@@ -11,7 +11,11 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/PyInterpreter.h>
 
+#include <type_traits>
+#include <utility>
+
 #include "common/services.h"
+#include "guard/state.h"
 
 namespace at {
 TORCH_API int get_num_threads();  // ATen/Parallel.h, which pulls in OpenMP's templates
@@ -109,27 +113,31 @@ class precision {
   const at::Float32Precision *own_, *backend_, *generic_;
 };
 
+constexpr size_t n_flags = sizeof(state_flags) / sizeof(state_flags[0]);
+
+constexpr int position_of(size_t flag) {
+  int position = 0;
+  for (size_t i = 0; i < flag; i++)
+    position += state_flags[i].bits;
+  return position;
+}
+
+template <size_t... I, class... V>
+uint64_t flags_of(std::index_sequence<I...>, V... values) {
+  static_assert(sizeof...(V) == n_flags);
+  return ((static_cast<uint64_t>(values) << std::integral_constant<int, position_of(I)>::value) | ...);
+}
+
 uint64_t flags_read(const at::Context &context, const c10::AutogradState &autograd) {
   static const precision matmul(at::Float32Op::MATMUL), conv(at::Float32Op::CONV);
-  uint64_t flags = 0;
-  int position = 0;
-  const auto put = [&](uint64_t value, int bits) {
-    flags |= value << position;
-    position += bits;
-  };
-  put(autograd.get_grad_mode(), 1);
-  put(autograd.get_fw_grad_mode(), 1);
-  put(autograd.get_inference_mode(), 1);
-  put(at::autocast::is_autocast_cache_enabled(), 1);
-  put(context.deterministicAlgorithms(), 1);
-  put(context.deterministicAlgorithmsWarnOnly(), 1);
-  put(context.deterministicFillUninitializedMemory(), 1);
   // Not allowTF32CuBLAS: it raises when a program mixes the old and the new API.
-  put(matmul.is_tf32(), 1);
-  put(conv.is_tf32(), 1);
-  put(static_cast<uint64_t>(context.allowFP16ReductionCuBLAS()), 2);
-  put(static_cast<uint64_t>(context.allowBF16ReductionCuBLAS()), 2);
-  return flags;
+  // In the order of state_flags; written out, so that no loop is left of it.
+  return flags_of(std::make_index_sequence<n_flags>(), autograd.get_grad_mode(), autograd.get_fw_grad_mode(),
+                  autograd.get_inference_mode(), at::autocast::is_autocast_cache_enabled(),
+                  context.deterministicAlgorithms(), context.deterministicAlgorithmsWarnOnly(),
+                  context.deterministicFillUninitializedMemory(), matmul.is_tf32(), conv.is_tf32(),
+                  static_cast<uint64_t>(context.allowFP16ReductionCuBLAS()),
+                  static_cast<uint64_t>(context.allowBF16ReductionCuBLAS()));
 }
 
 // One byte per device type: 1 + the autocast dtype. Autocast of a device is on when its key is not excluded (word 1);

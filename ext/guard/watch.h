@@ -6,7 +6,7 @@
 
 namespace trident_hook {
 
-// Kinds of pins, as trident_hook/runtime/watching.py names them.
+// Kinds of pins. trident_hook/runtime/watching.py has them from `_rt`: see modules/numbers.h.
 enum { pin_type = 0, pin_code, pin_closure, pin_defaults, pin_kwdefaults, pin_dict, pin_empty_list };
 
 PyObject *py_env_plan(PyObject *, PyObject *);

@@ -14,6 +14,7 @@
 #include "guard/thread_state.h"
 #include "guard/watch.h"
 #include "launch/launch.h"
+#include "modules/numbers.h"
 #include "scm/ranges.h"
 #include "scm/verified.h"
 #include "scm/bind.h"
@@ -367,7 +368,7 @@ PyMODINIT_FUNC PyInit__rt() {
   if (module == nullptr) return nullptr;
   PyObject *capsule = PyCapsule_New(const_cast<tdh_rt_api *>(&trident_hook::api), TDH_RT_CAPSULE, nullptr);
   if (capsule == nullptr || PyModule_AddObjectRef(module, "api", capsule) < 0 ||
-      PyModule_AddIntConstant(module, "ABI", TDH_ABI_VERSION) < 0) {
+      trident_hook::add_numbers(module) < 0) {
     Py_CLEAR(module);
   }
   Py_XDECREF(capsule);

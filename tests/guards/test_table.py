@@ -1,4 +1,4 @@
-"""docs/guards.md names every kind of guard that the installed PyTorch has; the code generator knows all of ours."""
+"""docs/guards.md names every kind of guard that the installed PyTorch has. What becomes of ours: codegen/test_kind_tables.py."""
 
 from __future__ import annotations
 
@@ -8,10 +8,6 @@ from pathlib import Path
 import pytest
 import torch._dynamo.guards as dynamo_guards
 from torch._C._dynamo import guards as native
-
-from trident_hook.codegen import step_code
-from trident_hook.codegen.guard_code import GuardWriter
-from trident_hook.ir.guard import _WATCHED, KINDS
 
 from . import test_kinds, test_pairs, test_saved_tensor_hooks
 
@@ -79,14 +75,6 @@ def test_each_method_has_a_class_a_way_a_cost_and_a_test():
         named = in_backticks(row["test"])
         assert named, row
         assert named <= tests, f"{row['method']}: no test is called {sorted(named - tests)}"
-
-
-def test_every_kind_of_ours_can_be_written():
-    """What is watched as steps, the rest (and what is read through an argument) as statements. The default device is a
-    global of PyTorch's, so it is always watched, and `env_distinct` is of what is; `not_of_env` is written apart."""
-    assert {kind for kind in KINDS if not hasattr(GuardWriter, f"_{kind}")} == {
-        "default_device", "env_distinct", "not_of_env"}  # fmt: skip
-    assert set(KINDS) >= _WATCHED == step_code.KINDS
 
 
 def test_an_unknown_leaf_is_kept_or_refused():

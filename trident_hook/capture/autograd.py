@@ -6,6 +6,7 @@ from __future__ import annotations
 from .. import _rt
 from ..errors import Unsupported
 from ..ir.guard import Guard
+from ..ir.kinds import GuardKind, StepKind
 from ..ir.objects import ObjectKey
 from ..ir.source import Source
 
@@ -44,10 +45,10 @@ def guarded(guards: list[Guard], record) -> list[Guard]:
     contexts = {}
     for guard in guards:
         for source in guard.sources:
-            names = [argument if step == "attr" else None for step, argument in source.steps]
+            names = [argument if step == StepKind.ATTR else None for step, argument in source.steps]
             if "saved_tensors" in names:
                 context = Source(source.root, source.steps[: names.index("saved_tensors")], source.text)
                 contexts.setdefault(context.key, context)
     record.learning.reads_contexts |= bool(contexts)
     plain = ObjectKey(_rt.context_is_plain)
-    return [*(Guard("plain_context", c, plain, "plain context") for c in contexts.values()), *guards]
+    return [*(Guard(GuardKind.PLAIN_CONTEXT, c, plain, "plain context") for c in contexts.values()), *guards]

@@ -6,10 +6,12 @@ time only: a call that some specialization holds for is a hit, and a miss knows 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..ir.objects import ObjectKey
 from ..ir.source import Source
-from ..ir.specialization import Specialization
-from .facts import ABOUT_TENSORS, COST, STEP_COST, TENSOR_COST, Fact, facts_of
+from ..ir.specialization import HOOKS_WORD, Specialization
+from .facts import ABOUT_TENSORS, COST, STEP_COST, TENSOR_COST, Fact, FactKind, facts_of
 from .values import StoredReader
 from .writer import Lines, Tables, literal, plain_text
 
@@ -89,14 +91,14 @@ class Dispatcher:
             if len(branches) + bool(rest) < 2:
                 continue  # the same answer for all: here, and for whatever part of them
             useful.append(fact)
-            if fact.kind == "aligned" and rest:
+            if fact.kind is FactKind.ALIGNED and rest:
                 continue  # reading a pointer makes a lazy copy real: only where every member would
             largest = max(map(len, branches.values()), default=0)
             met = sum(len(b) * (len(b) + len(rest)) for b in branches.values()) + len(rest) * (largest + len(rest))
             cost = COST[fact.kind] + self._reading(fact.source)
             if fact.kind in ABOUT_TENSORS and fact.source.key not in read:
                 cost += TENSOR_COST
-            elif fact.kind in ("is", "class"):
+            elif fact.kind in (FactKind.IS, FactKind.CLASS):
                 cost += len(branches) / 2  # compared one after the other
             total = cost + _TRY * (met / len(members) - 1)
             if total < lowest - 1e-9:
@@ -107,7 +109,7 @@ class Dispatcher:
         """What the steps to its value cost that are not made yet."""
         cost = 0
         while source is not None and source.steps and source.key not in self.reader.known:
-            cost += STEP_COST.get(source.steps[-1][0], 1)
+            cost += STEP_COST[source.steps[-1][0]] or 1
             source = Source(source.root, source.steps[:-1])
         return cost
 
@@ -128,17 +130,17 @@ class Dispatcher:
 
     # -- questions and answers -----------------------------------------------------------------------------------------
     def _answer(self, fact: Fact, answer) -> str:
-        if fact.kind in ("is", "class"):
+        if fact.kind in (FactKind.IS, FactKind.CLASS):
             singletons = {None: "Py_None", True: "Py_True", False: "Py_False"}
             value = answer.value
             if value is None or value is True or value is False:
                 return singletons[value]
             return self.tables.object(answer)
-        return f"{answer:#x}ULL" if fact.kind in ("state", "float", "keys") else literal(answer)
+        return f"{answer:#x}ULL" if fact.kind in (FactKind.STATE, FactKind.FLOAT, FactKind.KEYS) else literal(answer)
 
     def _read(self, fact: Fact) -> str:
         """C variable or expression of the answer; leaves the node by `break` where there is none."""
-        return getattr(self, f"_read_{fact.kind}")(fact)
+        return READERS[fact.kind](self, fact)
 
     def _variable(self, type_: str, expression: str) -> str:
         """A switch needs a plain name."""
@@ -196,18 +198,36 @@ class Dispatcher:
         self.out(f"if {tensor}.ndim <= {fact.detail}: break")
         return self._variable("int64_t", f"{tensor}.{fact.kind}s[{fact.detail}]")
 
-    _read_stride = _read_size
-
     def _read_aligned(self, fact: Fact) -> str:
         pointer = self._variable("void*", f"rt.data_ptr({self.reader.tensor(fact.source)}.impl)")
         self.out(f"if {pointer} == NULL: PyErr_Clear()")
         return self._variable("int64_t", f"(<uintptr_t>{pointer}) & 15 == 0")
 
 
+#: How each kind is asked.
+READERS: dict[FactKind, Callable[[Dispatcher, Fact], str]] = {
+    FactKind.STATE: Dispatcher._read_state,
+    FactKind.IS: Dispatcher._read_is,
+    FactKind.CLASS: Dispatcher._read_class,
+    FactKind.INT: Dispatcher._read_int,
+    FactKind.FLOAT: Dispatcher._read_float,
+    FactKind.LENGTH: Dispatcher._read_length,
+    FactKind.TEXT_LENGTH: Dispatcher._read_text_length,
+    FactKind.CHARACTER: Dispatcher._read_character,
+    FactKind.NUMBER: Dispatcher._read_number,
+    FactKind.KEYS: Dispatcher._read_keys,
+    FactKind.SIZE: Dispatcher._read_size,
+    FactKind.STRIDE: Dispatcher._read_size,
+    FactKind.ALIGNED: Dispatcher._read_aligned,
+    FactKind.SAME: Dispatcher._read_same,
+    FactKind.CONTAINS: Dispatcher._read_contains,
+}
+
+
 def write_entry(specializations: list[Specialization], tables: Tables) -> str:
     """`_entry` of a module, and what it needs to find the specialization to ask."""
     if len(specializations) == 1:
-        return _SINGLE_ENTRY.replace("@COUNT@", "1")
+        return _filled(_SINGLE_ENTRY, 1)
     dispatcher = Dispatcher(specializations, tables)
     choose = dispatcher.write()
     groups = list(dispatcher.groups)
@@ -225,12 +245,14 @@ def write_entry(specializations: list[Specialization], tables: Tables) -> str:
         out("const int first[1]")
         out("int members[1]")
         out("uint32_t in_vain[1]")
-    return (
-        choose
-        + out.text()
-        + "\n"
-        + _ENTRY.replace("@COUNT@", str(len(specializations))).replace("@PATIENCE@", str(_PATIENCE))
-    )
+    return choose + out.text() + "\n" + _filled(_ENTRY, len(specializations))
+
+
+def _filled(template: str, count: int) -> str:
+    numbers = {"@COUNT@": count, "@PATIENCE@": _PATIENCE, "@HOOKS@": HOOKS_WORD}
+    for name, number in numbers.items():
+        template = template.replace(name, str(number))
+    return template
 
 
 _SINGLE_ENTRY = """
@@ -242,7 +264,7 @@ cdef public int _entry_@COUNT@(tdh_call* c, PyObject** result) noexcept:
     if _ambient(c) >= 0: return TDH_BYPASS
     status = _spec_0(c, &st, result)
     if status != TDH_MISS: c.spec = 0
-    elif st.word[7] != 0: return TDH_BYPASS  # nothing is learned under saved-tensor hooks
+    elif st.word[@HOOKS@] != 0: return TDH_BYPASS  # nothing is learned under saved-tensor hooks
     return status
 """
 
@@ -290,6 +312,6 @@ cdef public int _entry_@COUNT@(tdh_call* c, PyObject** result) noexcept:
                 return status
             place += 1
     status = _others(c, &st, result)
-    if status == TDH_MISS and st.word[7] != 0: return TDH_BYPASS  # nothing is learned under saved-tensor hooks
+    if status == TDH_MISS and st.word[@HOOKS@] != 0: return TDH_BYPASS  # nothing is learned under saved-tensor hooks
     return status
 """

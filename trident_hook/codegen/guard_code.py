@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import itertools
+from collections.abc import Callable
 
 from ..capture.guards.translate import local_name
 from ..errors import Unsupported
 from ..ir.guard import Guard
+from ..ir.kinds import GuardKind, RootKind, StepKind
 from ..ir.source import Source
 from . import intexpr
 from .values import Reader
@@ -25,7 +27,10 @@ class GuardWriter:
 
     def write(self, guard: Guard) -> None:
         self.out.comment(str(guard))
-        getattr(self, f"_{guard.kind}")(guard)
+        write = WRITERS[guard.kind]
+        if write is None:
+            raise Unsupported("guard", f"{guard.kind}: {guard}")
+        write(self, guard)
 
     def _fail_unless(self, condition: str) -> None:
         self.out(f"if not ({condition}): {self.reader.fail()}")
@@ -119,7 +124,7 @@ class GuardWriter:
     # -- relations -------------------------------------------------------------------------------------------------
     def _distinct(self, guard: Guard) -> None:
         values = list(dict.fromkeys(self.reader.object(source) for source in guard.arg))
-        may_be_missing = any(step == "space" for source in guard.arg for step, _ in source.steps)
+        may_be_missing = any(step == StepKind.SPACE for source in guard.arg for step, _ in source.steps)
         if len(values) > _FEW or may_be_missing:
             self._fail_unless(f"rt.all_distinct({self._array(values)}, {len(values)})")
             return
@@ -191,13 +196,38 @@ def source_of_ast(node: ast.AST) -> Source | None:
     """`L['a'].b`, `L['a']` -> Source. Items of containers are not told apart here, so they are not resolved."""
     name = local_name(node)
     if name is not None:
-        return Source(("local", name), (), f"L[{name!r}]")
+        return Source((RootKind.LOCAL, name), (), f"L[{name!r}]")
     if isinstance(node, ast.Attribute):
         base = source_of_ast(node.value)
-        return base and base.then("attr", node.attr, f"{base.text}.{node.attr}")
+        return base and base.then(StepKind.ATTR, node.attr, f"{base.text}.{node.attr}")
     return None
 
 
-def check_kind(guard: Guard) -> None:
-    if not hasattr(GuardWriter, f"_{guard.kind}"):
-        raise Unsupported("guard", f"{guard.kind}: {guard}")
+#: How each kind is written as a statement; None for those that never are: what is always watched (the default device, `env_distinct`),
+#: and `not_of_env`, which is written behind the check of its plan.
+WRITERS: dict[GuardKind, Callable[[GuardWriter, Guard], None] | None] = {
+    GuardKind.TENSOR: GuardWriter._tensor,
+    GuardKind.TYPE: GuardWriter._type,
+    GuardKind.ID: GuardWriter._id,
+    GuardKind.EQUALS: GuardWriter._equals,
+    GuardKind.MEMBERS: GuardWriter._members,
+    GuardKind.NONE: GuardWriter._none,
+    GuardKind.NOT_NONE: GuardWriter._not_none,
+    GuardKind.TRUE: GuardWriter._true,
+    GuardKind.FALSE: GuardWriter._false,
+    GuardKind.FINITE: GuardWriter._finite,
+    GuardKind.NAN: GuardWriter._nan,
+    GuardKind.LENGTH: GuardWriter._length,
+    GuardKind.DICT_LENGTH: GuardWriter._dict_length,
+    GuardKind.DICT_CONTAINS: GuardWriter._dict_contains,
+    GuardKind.NO_ATTR: GuardWriter._no_attr,
+    GuardKind.DISTINCT: GuardWriter._distinct,
+    GuardKind.ENV_DISTINCT: None,
+    GuardKind.NOT_OF_ENV: None,
+    GuardKind.SAME: GuardWriter._same,
+    GuardKind.SHAPE: GuardWriter._shape,
+    GuardKind.CLASS_FACTS: GuardWriter._class_facts,
+    GuardKind.PLAIN_CONTEXT: GuardWriter._plain_context,
+    GuardKind.DEFAULT_DEVICE: None,
+    GuardKind.RESIDUAL: GuardWriter._residual,
+}

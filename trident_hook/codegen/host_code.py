@@ -7,6 +7,7 @@ import math
 import struct
 
 from ..errors import Unsupported
+from ..ir.kinds import CheckKind
 from ..ir.program import (
     GRAD_MODE,
     Alloc,
@@ -95,7 +96,7 @@ class HostWriter:
         for index, op in launches:
             if op.hooks is not None:
                 self._require(note, seen, f"{op.kernel.name} has no pre-run hooks",
-                              f"PyList_GET_SIZE({self.tables.object(op.hooks)}) == 0", ("hooks", op.hooks))  # fmt: skip
+                              f"PyList_GET_SIZE({self.tables.object(op.hooks)}) == 0", (CheckKind.HOOKS, op.hooks))  # fmt: skip
             for relation, pairs in (("==", op.equal), ("!=", op.unequal)):
                 for expr, value in pairs:
                     self._int_require(note, seen, index, expr, f"{op.kernel.name}: {expr} {relation} {value}",
@@ -107,7 +108,7 @@ class HostWriter:
                         self.out(f"{pointer} = rt.data_ptr({self.handles[param.value]})")
                     if param.divisible is not None:
                         self._require(note, seen, f"{op.kernel.name}: {param.name} divisible by 16: {param.divisible}",
-                                      _aligned(self.pointers[param.value], param), ("pointer", param))  # fmt: skip
+                                      _aligned(self.pointers[param.value], param), (CheckKind.POINTER, param))  # fmt: skip
                 elif not (
                     param.tensor or param.value is None or isinstance(param.value, (int, float, bool, NumberArg))
                 ):
@@ -119,7 +120,7 @@ class HostWriter:
     def _key_precondition(self, note, index: int, op: Launch) -> None:
         # Those known today are no part of the source: the set grows.
         text = ", ".join(str(expr) for expr in op.keys)
-        note(f"{op.kernel.name}: its tuner chose this config for ({text})", ("key", op.keys))
+        note(f"{op.kernel.name}: its tuner chose this config for ({text})", (CheckKind.KEY, op.keys))
         key = self._declare(f"int64_t[{len(op.keys)}]", "key")
         known = f"tdh_key_known({self.tables.object(op.known.packed)}, {key}, {len(op.keys)})"
         if any(expr in self.late for expr in op.keys):
@@ -153,9 +154,9 @@ class HostWriter:
     def _int_require(self, note, seen: set, index: int, expr, text: str, condition: str) -> None:
         """`condition` has %s where the number stands."""
         if expr not in self.late:
-            self._require(note, seen, text, condition.replace("%s", self.int(expr)), ("int", expr))
+            self._require(note, seen, text, condition.replace("%s", self.int(expr)), (CheckKind.INT, expr))
         else:
-            note(text, ("int", expr))
+            note(text, (CheckKind.INT, expr))
             self._late_condition(index, lambda: condition.replace("%s", self.int(expr)))
 
     def _late_condition(self, index: int, write) -> None:

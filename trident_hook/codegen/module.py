@@ -4,14 +4,19 @@ How it is cut into what is compiled at once: see unit.py."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ..errors import Unsupported
 from ..ir import recipe as r
 from ..ir.condition import Condition
 from ..ir.guard import Guard
+from ..ir.kinds import CheckKind, ConditionKind, GuardKind, Matter
+from ..ir.source import Source
 from ..ir.specialization import HOOKS_WORD, Specialization
 from . import numbers as torch_numbers
 from .dispatch_code import write_entry
-from .guard_code import GuardWriter, check_kind
+from .guard_code import GuardWriter
 from .host_code import HostWriter
 from .return_code import ReturnWriter
 from .step_code import StepWriter, default_device_source
@@ -70,24 +75,23 @@ def _specialization(
 
     reader = Reader(body, tables, spec.argument_names, spec.free_names, fail)
     guards = GuardWriter(reader, torch_numbers)
-    note("torch state: grad mode, autocast, default dtype, determinism, ...", ("state",))
+    note("torch state: grad mode, autocast, default dtype, determinism, ...", (CheckKind.STATE,))
     if not spec.saves_nothing:
         body(f"if st.word[{HOOKS_WORD}] != 0: return TDH_BYPASS  # saved-tensor hooks are active")
     words = " and ".join(f"st.word[{i}] == {w:#x}ULL" for i, w in enumerate(spec.state) if i != HOOKS_WORD)
     body(f"if not ({words}): {fail()}")
-    note("globals of the function", ("globals",))
+    note("globals of the function", (CheckKind.GLOBALS,))
     body(f"if PyFunction_GET_GLOBALS(c.func) != {tables.object(spec.globals_)}: {fail()}")
-    for guard in sorted((g for g in spec.guards if not g.is_watched and g.kind != "not_of_env"), key=_cost):
-        check_kind(guard)
+    for guard in sorted((g for g in spec.guards if not g.is_watched and g.kind is not GuardKind.NOT_OF_ENV), key=_cost):
         note(f"[{guard.class_}] {guard}", guard)
         guards.write(guard)
     host = HostWriter(reader, spec.program, torch_numbers)
     body.comment("graph inputs and symbols")
-    note("graph inputs and symbols", ("symbols",))
+    note("graph inputs and symbols", (CheckKind.SYMBOLS,))
     host.bind_inputs()
     host.bind_symbols()
     if host.uses_launch:
-        note(f"launches go to {spec.launch_device_type} device {spec.launch_device}", ("device",))
+        note(f"launches go to {spec.launch_device_type} device {spec.launch_device}", (CheckKind.DEVICE,))
         body("if rt.launch_env(&env) != 0: PyErr_Clear(); return TDH_BYPASS")
         device_type = torch_numbers.device_type(spec.launch_device_type)
         body(f"if env.device != {spec.launch_device} or env.device_type != {device_type}: {fail()}")
@@ -99,14 +103,12 @@ def _specialization(
         noted.extend((f"[env] {g}", g) for g in environment)
         body(f"k = _env_{number}(c)")
         body(f"if k >= 0: return _miss(c, {index}, {first} + k)")
-    for guard in (g for g in spec.guards if g.kind == "not_of_env"):
+    for guard in (g for g in spec.guards if g.kind is GuardKind.NOT_OF_ENV):
         note(f"[{guard.class_}] {guard}", guard)
-        guards.write_not_of_env(
-            guard, number
-        )  # the objects of the environment are known once they are found as they were
+        guards.write_not_of_env(guard, number)  # the objects of the environment are known once they are as they were
     for expr in r.walk(*spec.recipe.effects, spec.recipe.result):
         if isinstance(expr, r.Arg):
-            note(f"the argument {expr.name}", ("argument", expr.name))
+            note(f"the argument {expr.name}", (CheckKind.ARGUMENT, expr.name))
             reader.object(reader.source_of(expr))
 
     def late_fail() -> str:
@@ -178,13 +180,32 @@ def _holding(name: str, inner: str, held: int) -> str:
     return out.text() + "\n"
 
 
+#: In which order guards are asked: first those that are cheap and tell much. Those of one value, behind the depth of their source, ...
+_ORDER = (
+    GuardKind.TENSOR, GuardKind.NONE, GuardKind.TRUE, GuardKind.FALSE, GuardKind.EQUALS, GuardKind.TYPE, GuardKind.ID,
+    GuardKind.LENGTH, GuardKind.SAME,
+)  # fmt: skip
+_LAST = len(_ORDER)
+#: ... and those that have a place of their own, whatever they are about; None: by their source.
+PLACES: dict[GuardKind, tuple[int | None, int]] = {
+    **{kind: (None, number) for number, kind in enumerate(_ORDER)},
+    **dict.fromkeys(
+        (GuardKind.MEMBERS, GuardKind.NOT_NONE, GuardKind.FINITE, GuardKind.NAN, GuardKind.DICT_LENGTH,
+         GuardKind.DICT_CONTAINS, GuardKind.ENV_DISTINCT, GuardKind.NOT_OF_ENV, GuardKind.DEFAULT_DEVICE),
+        (None, _LAST),
+    ),
+    GuardKind.PLAIN_CONTEXT: (-1, 0),
+    GuardKind.NO_ATTR: (50, 0),
+    GuardKind.DISTINCT: (55, 0),
+    GuardKind.SHAPE: (60, 0),
+    GuardKind.RESIDUAL: (80, 0),
+    GuardKind.CLASS_FACTS: (90, 0),
+}  # fmt: skip
+
+
 def _cost(guard: Guard) -> int:
-    order = ["tensor", "none", "true", "false", "equals", "type", "id", "length", "same"]
-    late = {"distinct": 55, "plain_context": -1, "no_attr": 50, "shape": 60, "residual": 80, "class_facts": 90}
-    if guard.kind in late:
-        return late[guard.kind]
-    depth = len(guard.source.steps) * 12
-    return depth + (order.index(guard.kind) if guard.kind in order else len(order))
+    place, order = PLACES[guard.kind]
+    return len(guard.source.steps) * 12 + order if place is None else place
 
 
 # -- environment, ambient ----------------------------------------------------------------------------------------------
@@ -202,31 +223,41 @@ def _environment(number: int, spec: Specialization, tables: Tables) -> str:
     return environment_check(f"_env_{number}", number, steps, "environment guards", "TDH_HIDDEN")
 
 
-def _wanted(spec: Specialization) -> list:
+Wanted = list[tuple[Source, Any]]  # (source, a Matter or (Matter.CONTAINS, key)), as runtime/watching.py takes them
+
+
+def _wanted(spec: Specialization) -> Wanted:
     """What the plan of a specialization's environment guards has to protect."""
-    wanted = []
-    for guard in (g for g in spec.guards if g.is_watched):
-        if guard.kind in ("id", "equals", "none", "not_none", "true", "false", "nan"):
-            wanted.append((guard.source, "identity"))
-        elif guard.kind in ("same", "env_distinct"):
-            wanted += [(source, "identity") for source in guard.sources]
-        elif guard.kind == "class_facts":
-            wanted.append((guard.source, "attributes"))
-        elif guard.kind == "type":
-            wanted.append((guard.source, "type"))
-        elif guard.kind == "dict_contains":
-            wanted.append((guard.source, ("contains", guard.arg[1])))
-        elif guard.kind == "dict_length":
-            wanted.append((guard.source, "keys"))
-        elif guard.kind == "default_device":
-            wanted.append((default_device_source(), "identity"))
-        else:
-            raise Unsupported("internal", f"nothing watches {guard.kind}")
-    return wanted
+    return [pair for guard in spec.guards if guard.is_watched for pair in PROTECTED[guard.kind](guard)]
 
 
-def _wanted_ambient(ambient: list[Condition]) -> list:
-    return [(a.source, "empty_list" if a.kind == "empty_list" else "identity") for a in ambient]
+def _identity(guard: Guard) -> Wanted:
+    return [(source, Matter.IDENTITY) for source in guard.sources]
+
+
+#: What each kind that is watched depends on.
+PROTECTED: dict[GuardKind, Callable[[Guard], Wanted]] = {
+    GuardKind.ID: _identity,
+    GuardKind.EQUALS: _identity,
+    GuardKind.NONE: _identity,
+    GuardKind.NOT_NONE: _identity,
+    GuardKind.TRUE: _identity,
+    GuardKind.FALSE: _identity,
+    GuardKind.NAN: _identity,
+    GuardKind.SAME: _identity,
+    GuardKind.ENV_DISTINCT: _identity,
+    GuardKind.CLASS_FACTS: lambda guard: [(guard.source, Matter.ATTRIBUTES)],
+    GuardKind.TYPE: lambda guard: [(guard.source, Matter.TYPE)],
+    GuardKind.DICT_CONTAINS: lambda guard: [(guard.source, (Matter.CONTAINS, guard.arg[1]))],
+    GuardKind.DICT_LENGTH: lambda guard: [(guard.source, Matter.KEYS)],
+    GuardKind.DEFAULT_DEVICE: lambda guard: [(default_device_source(), Matter.IDENTITY)],
+}
+#: The same of what must hold for any call.
+PROTECTED_CONDITIONS = {ConditionKind.EMPTY_LIST: Matter.EMPTY_LIST, ConditionKind.NOT_EAGER: Matter.IDENTITY}
+
+
+def _wanted_ambient(ambient: list[Condition]) -> Wanted:
+    return [(a.source, PROTECTED_CONDITIONS[a.kind]) for a in ambient]
 
 
 def _ambient(ambient: list[Condition], tables: Tables, number: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+from .. import _rt
 from ..errors import Unsupported
 
 
@@ -11,15 +12,17 @@ from ..errors import Unsupported
 def scalar_type(dtype) -> int:
     import torch
 
-    from .. import _rt
-
     return _rt.tensor_read(torch.empty(0, dtype=dtype))["dtype"]
 
 
-_DEVICE_TYPES = {"cpu": 0, "cuda": 1}
+_DEVICE_TYPES = {"cpu": _rt.DEVICE_CPU, "cuda": _rt.DEVICE_CUDA}
 
 
 def device_type(name: str) -> int:
     if name not in _DEVICE_TYPES:
         raise Unsupported("device", f"tensors on {name}")
     return _DEVICE_TYPES[name]
+
+
+def kernel_flags(pdl: bool, cooperative: bool) -> int:
+    return pdl * _rt.KERNEL_PDL | cooperative * _rt.KERNEL_COOPERATIVE

@@ -3,33 +3,38 @@ ext/guard/recheck.cpp. A call asks them only after something they depend on has 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..errors import Unsupported
 from ..ir.condition import Condition
 from ..ir.guard import Guard
+from ..ir.kinds import ConditionKind, GuardKind, RootKind, StepKind
 from ..ir.objects import ObjectKey
 from ..ir.source import Source
 from .writer import Lines, Tables, c_comment
 
-#: Step of a source -> (its read, what its key is: an object of the module, a number, or nothing).
-_READS = {
-    "attr": ("ATTR", "object"),
-    "generic_dict": ("DICT", None),
-    "type_dict": ("DICT", None),
-    "dict_item": ("DICT_ITEM", "object"),
-    "tuple_item": ("TUPLE_ITEM", "number"),
-    "dict_key_at": ("KEY_AT", "number"),
-    "dict_value_at": ("VALUE_AT", "number"),
-    "type": ("TYPE", None),
-    "type_mro": ("MRO", None),
-    "code": ("CODE", None),
-    "closure": ("CLOSURE", None),
-    "defaults": ("DEFAULTS", None),
-    "kwdefaults": ("KWDEFAULTS", None),
+#: Step of a source -> (its read, what its key is: an object of the module, a number, or nothing); None for what no plan can watch,
+#: and for a namespace that may not be there.
+READS: dict[StepKind, tuple[str, str | None] | None] = {
+    StepKind.ATTR: ("ATTR", "object"),
+    StepKind.GENERIC_DICT: ("DICT", None),
+    StepKind.SPACE: None,
+    StepKind.DICT_ITEM: ("DICT_ITEM", "object"),
+    StepKind.TUPLE_ITEM: ("TUPLE_ITEM", "number"),
+    StepKind.LIST_ITEM: None,
+    StepKind.TYPE: ("TYPE", None),
+    StepKind.TYPE_DICT: ("DICT", None),
+    StepKind.TYPE_MRO: ("MRO", None),
+    StepKind.CODE: ("CODE", None),
+    StepKind.CLOSURE: ("CLOSURE", None),
+    StepKind.DEFAULTS: ("DEFAULTS", None),
+    StepKind.KWDEFAULTS: ("KWDEFAULTS", None),
+    StepKind.DICT_KEY_AT: ("KEY_AT", "number"),
+    StepKind.DICT_VALUE_AT: ("VALUE_AT", "number"),
+    StepKind.ITEM: None,
+    StepKind.CALL: None,
+    StepKind.APPLY: None,
 }
-_ARGS = {"id": "IS", "type": "TYPE", "equals": "EQUALS", "nan": "EQUALS", "default_device": "EQUALS"}
-_CONSTANTS = {"none": ("IS", None), "not_none": ("IS_NOT", None), "true": ("IS", True), "false": ("IS", False)}
-#: Of guards that can be written as steps.
-KINDS = frozenset((*_ARGS, *_CONSTANTS, "same", "dict_contains", "dict_length", "class_facts", "env_distinct"))
 
 
 class StepWriter:
@@ -46,38 +51,58 @@ class StepWriter:
     def guard(self, number: int, guard: Guard) -> None:
         """One that `Guard.is_watched`; `number` is the check's answer when it does not hold."""
         self._number = number
-        if guard.kind in _CONSTANTS:
-            what, constant = _CONSTANTS[guard.kind]
-            self._step(f"ASK_{what}", self._read(guard.source), self._object(constant))
-        elif guard.kind in _ARGS:
-            source = default_device_source() if guard.kind == "default_device" else guard.source
-            self._step(f"ASK_{_ARGS[guard.kind]}", self._read(source), self._object(guard.arg))
-        elif guard.kind == "same":
-            self._step("ASK_IS", self._read(guard.source), self._read(guard.arg))
-        elif guard.kind == "dict_contains":
-            wanted, key = guard.arg
-            self._step("ASK_CONTAINS", self._read(guard.source), self._object(key), int(wanted))
-        elif guard.kind == "dict_length":
-            self._step("ASK_DICT_LENGTH", self._read(guard.source), 0, guard.arg)
-        elif guard.kind == "class_facts":
-            facts = self._object(guard.arg)
-            self._step("ASK_CLASS_FACTS", self._read(guard.source), facts, self.tables.version(guard.arg))
-        elif guard.kind == "env_distinct":
-            for source in guard.arg:
-                self._step("ASK_NOTED", self._read(source))
-            self._step("ASK_APART")
-        else:
+        write = STEPS.get(guard.kind)
+        if write is None:
             raise Unsupported("guard", f"{guard.kind} among environment guards: {guard}")
+        write(self, guard)
         self._end(str(guard))
 
     def ambient(self, number: int, condition: Condition) -> None:
         self._number = number
-        if condition.kind == "empty_list":
-            self._step("ASK_EMPTY_LIST", self._read(condition.source))
-        else:
-            stance = self._read(condition.source.then("attr", "stance"))
-            self._step("ASK_DIFFERS", stance, self._object(ObjectKey("force_eager")))
+        CONDITIONS[condition.kind](self, condition.source)
         self._end(condition.text)
+
+    def _is(self, guard: Guard) -> None:
+        self._step("ASK_IS", self._read(guard.source), self._object(guard.arg))
+
+    def _equals(self, guard: Guard) -> None:
+        self._step("ASK_EQUALS", self._read(guard.source), self._object(guard.arg))
+
+    def _default_device(self, guard: Guard) -> None:
+        self._step("ASK_EQUALS", self._read(default_device_source()), self._object(guard.arg))
+
+    def _type(self, guard: Guard) -> None:
+        self._step("ASK_TYPE", self._read(guard.source), self._object(guard.arg))
+
+    def _constant(self, guard: Guard) -> None:
+        what, constant = _CONSTANTS[guard.kind]
+        self._step(f"ASK_{what}", self._read(guard.source), self._object(constant))
+
+    def _same(self, guard: Guard) -> None:
+        self._step("ASK_IS", self._read(guard.source), self._read(guard.arg))
+
+    def _dict_contains(self, guard: Guard) -> None:
+        wanted, key = guard.arg
+        self._step("ASK_CONTAINS", self._read(guard.source), self._object(key), int(wanted))
+
+    def _dict_length(self, guard: Guard) -> None:
+        self._step("ASK_DICT_LENGTH", self._read(guard.source), 0, guard.arg)
+
+    def _class_facts(self, guard: Guard) -> None:
+        facts = self._object(guard.arg)
+        self._step("ASK_CLASS_FACTS", self._read(guard.source), facts, self.tables.version(guard.arg))
+
+    def _env_distinct(self, guard: Guard) -> None:
+        for source in guard.arg:
+            self._step("ASK_NOTED", self._read(source))
+        self._step("ASK_APART")
+
+    def _empty_list(self, source: Source) -> None:
+        self._step("ASK_EMPTY_LIST", self._read(source))
+
+    def _not_eager(self, source: Source) -> None:
+        stance = self._read(source.then(StepKind.ATTR, "stance"))
+        self._step("ASK_DIFFERS", stance, self._object(ObjectKey("force_eager")))
 
     # -- operands --------------------------------------------------------------------------------------------------
     def _object(self, value) -> int:
@@ -86,7 +111,7 @@ class StepWriter:
     def _read(self, source: Source) -> int:
         operand = self.known.get(source.key)
         if operand is None:
-            operand = self._object(source.root[1]) if source.root[0] == "object" and not source.steps else None
+            operand = self._object(source.root[1]) if source.root[0] == RootKind.OBJECT and not source.steps else None
             if operand is None:
                 self._read_step(source)
                 operand = self.values
@@ -96,14 +121,15 @@ class StepWriter:
 
     def _read_step(self, source: Source) -> None:
         if not source.steps:
-            if source.root[0] != "global":
+            if source.root[0] != RootKind.GLOBAL:
                 raise Unsupported("source", str(source))
             return self._step("READ_GLOBALS")
         step, key = source.steps[-1]
         base = self._read(Source(source.root, source.steps[:-1]))
-        if step not in _READS:
+        read = READS[step]
+        if read is None:
             raise Unsupported("source", f"{step} in {source}")
-        what, operand = _READS[step]
+        what, operand = read
         if operand == "number" and (type(key) is not int or not 0 <= key < 2**31):
             raise Unsupported("source", str(source))
         with_, n = self._object(key) if operand == "object" else 0, key if operand == "number" else 0
@@ -131,7 +157,39 @@ class StepWriter:
             out(f"const tdh_step {name}[]")
 
 
+_CONSTANTS = {
+    GuardKind.NONE: ("IS", None),
+    GuardKind.NOT_NONE: ("IS_NOT", None),
+    GuardKind.TRUE: ("IS", True),
+    GuardKind.FALSE: ("IS", False),
+}
+#: How each kind that is watched is written; the others never come here.
+STEPS: dict[GuardKind, Callable[[StepWriter, Guard], None]] = {
+    GuardKind.ID: StepWriter._is,
+    GuardKind.TYPE: StepWriter._type,
+    GuardKind.EQUALS: StepWriter._equals,
+    GuardKind.NAN: StepWriter._equals,
+    GuardKind.DEFAULT_DEVICE: StepWriter._default_device,
+    GuardKind.NONE: StepWriter._constant,
+    GuardKind.NOT_NONE: StepWriter._constant,
+    GuardKind.TRUE: StepWriter._constant,
+    GuardKind.FALSE: StepWriter._constant,
+    GuardKind.SAME: StepWriter._same,
+    GuardKind.DICT_CONTAINS: StepWriter._dict_contains,
+    GuardKind.DICT_LENGTH: StepWriter._dict_length,
+    GuardKind.CLASS_FACTS: StepWriter._class_facts,
+    GuardKind.ENV_DISTINCT: StepWriter._env_distinct,
+}
+#: Of what must hold for any call.
+CONDITIONS: dict[ConditionKind, Callable[[StepWriter, Source], None]] = {
+    ConditionKind.EMPTY_LIST: StepWriter._empty_list,
+    ConditionKind.NOT_EAGER: StepWriter._not_eager,
+}
+
+
 def default_device_source() -> Source:
     import torch.utils._device as module
 
-    return Source(("object", ObjectKey(module)), (("generic_dict", None), ("dict_item", "CURRENT_DEVICE")))
+    return Source(
+        (RootKind.OBJECT, ObjectKey(module)), ((StepKind.GENERIC_DICT, None), (StepKind.DICT_ITEM, "CURRENT_DEVICE"))
+    )

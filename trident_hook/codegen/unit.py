@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
+from . import numbers as torch_numbers
 from .writer import Lines, c_string, plain_text
 
 _HEAD = """\
@@ -161,7 +162,7 @@ class GeneratedModule:
 
 
 def kernel_definition(index: int, kernel) -> str:
-    flags = int(kernel.pdl) * 1 + int(kernel.cooperative) * 2
+    flags = torch_numbers.kernel_flags(kernel.pdl, kernel.cooperative)
     fields = {
         "cubin": f"tdh_cubin_{index}", "cubin_size": len(kernel.cubin), "name": c_string(kernel.name),
         "shared": kernel.shared, "threads": kernel.threads, "num_ctas": kernel.num_ctas, "flags": flags,

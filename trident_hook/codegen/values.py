@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from ..errors import Unsupported
 from ..ir import recipe as r
+from ..ir.kinds import RootKind, StepKind
 from ..ir.source import Source
 from .writer import Lines, Tables
+
+#: Statements that read the last step of a source: (reader, name of the variable, base, source, statement that leaves).
+Read = Callable[[Any, str, str, Source, str], None]
 
 
 class Reader:
@@ -41,7 +47,7 @@ class Reader:
             return name
         if source.steps:
             base = self.object(Source(source.root, source.steps[:-1]))
-            name = self._step(base, *source.steps[-1], source)
+            name = self._step(base, source)
         else:
             name = self._root(source)
         self.known[source.key] = name
@@ -49,13 +55,13 @@ class Reader:
 
     def _root(self, source: Source) -> str:
         kind = source.root[0]
-        if kind == "object":
+        if kind == RootKind.OBJECT:
             return self.tables.object(source.root[1])
-        if kind == "global":
+        if kind == RootKind.GLOBAL:
             name = self._new("PyObject*", "globals")
             self.out(f"{name} = PyFunction_GetGlobals(c.func)")
             return name
-        if kind != "local":
+        if kind != RootKind.LOCAL:
             raise Unsupported("source", str(source))
         local = source.root[1]
         if local in self.arguments:
@@ -69,58 +75,96 @@ class Reader:
         self.out(f"if {name} == NULL: {self.fail()}")
         return name
 
-    def _step(self, base: str, step: str, key, source: Source) -> str:
-        name = self._new("PyObject*", _hint(key) or step)
-        out, fail = self.out, self.fail()
-        if step == "attr":
-            hold = self._hold()
-            out(f"if rt.attr_find({base}, {self.tables.object(key)}, &{hold}) != 1: {self._clear(fail)}")
-            out(f"{name} = {hold}")
-        elif step in ("generic_dict", "type_dict"):
-            out(f"{name} = rt.dict_of({base})")
-            out(f"if {name} == NULL: {fail}")
-        elif step == "space":
-            out(f"{name} = rt.space_of({base})")
-        elif step == "dict_item":
-            out(f"if not PyDict_Check({base}): {fail}")
-            out(f"{name} = PyDict_GetItemWithError({base}, {self.tables.object(key)})")
-            out(f"if {name} == NULL: {self._clear(fail)}")
-        elif step in ("tuple_item", "list_item"):
-            kind = "PyTuple" if step == "tuple_item" else "PyList"
-            if not isinstance(key, int) or key < 0:
-                raise Unsupported("source", str(source))
-            out(f"if not {kind}_Check({base}) or {kind}_GET_SIZE({base}) <= {key}: {fail}")
-            out(f"{name} = {kind}_GET_ITEM({base}, {key})")
-        elif step == "type":
-            out(f"{name} = <PyObject*>Py_TYPE({base})")
-        elif step == "type_mro":
-            out(f"{name} = (<PyTypeObject*>{base}).tp_mro")
-            out(f"if {name} == NULL: {fail}")
-        elif step in ("code", "closure", "defaults", "kwdefaults"):
-            getter = {"code": "Code", "closure": "Closure", "defaults": "Defaults", "kwdefaults": "KwDefaults"}[step]
-            out(f"if not PyFunction_Check({base}): {fail}")
-            out(f"{name} = PyFunction_Get{getter}({base})")
-            out(f"if {name} == NULL: {name} = Py_None")
-        elif step in ("item", "call", "apply"):
-            hold = self._hold()
-            call = {"item": "PyObject_GetItem({0}, {1})", "call": "PyObject_CallNoArgs({0})",
-                    "apply": "PyObject_CallOneArg({1}, {0})"}[step]  # fmt: skip
-            argument = "" if step == "call" else self.tables.object(key)
-            out(f"{name} = {hold} = {call.format(base, argument)}")
-            out(f"if {name} == NULL: {self._clear(fail)}")
-        elif step in ("dict_key_at", "dict_value_at"):
-            self._dict_at(name, base, step, key, fail)
-        else:
+    def _step(self, base: str, source: Source) -> str:
+        """The last step of `source`, from `base` on."""
+        step, key = source.steps[-1]
+        name, fail = self._new("PyObject*", _hint(key) or step), self.fail()
+        read = self.reads[step]
+        if read is None:
             raise Unsupported("source", f"{step} in {source}")
+        read(self, name, base, source, fail)
         return name
 
-    def _dict_at(self, name: str, base: str, step: str, index: int, fail: str) -> None:
+    def _attr(self, name: str, base: str, source: Source, fail: str) -> None:
+        hold = self._hold()
+        self.out(f"if rt.attr_find({base}, {self._key(source)}, &{hold}) != 1: {self._clear(fail)}")
+        self.out(f"{name} = {hold}")
+
+    def _stored_attr(self, name: str, base: str, source: Source, fail: str) -> None:
+        self.out(f"{name} = rt.attr_stored({base}, {self._key(source)})")
+        self.out(f"if {name} == NULL: {fail}")
+
+    def _dict(self, name: str, base: str, source: Source, fail: str) -> None:
+        self.out(f"{name} = rt.dict_of({base})")
+        self.out(f"if {name} == NULL: {fail}")
+
+    def _space(self, name: str, base: str, source: Source, fail: str) -> None:
+        self.out(f"{name} = rt.space_of({base})")
+
+    def _dict_item(self, name: str, base: str, source: Source, fail: str) -> None:
+        self.out(f"if not PyDict_Check({base}): {fail}")
+        self.out(f"{name} = PyDict_GetItemWithError({base}, {self._key(source)})")
+        self.out(f"if {name} == NULL: {self._clear(fail)}")
+
+    def _sequence_item(self, name: str, base: str, source: Source, fail: str) -> None:
+        step, key = source.steps[-1]
+        kind = "PyTuple" if step == StepKind.TUPLE_ITEM else "PyList"
+        if not isinstance(key, int) or key < 0:
+            raise Unsupported("source", str(source))
+        self.out(f"if not {kind}_Check({base}) or {kind}_GET_SIZE({base}) <= {key}: {fail}")
+        self.out(f"{name} = {kind}_GET_ITEM({base}, {key})")
+
+    def _type(self, name: str, base: str, source: Source, fail: str) -> None:
+        self.out(f"{name} = <PyObject*>Py_TYPE({base})")
+
+    def _mro(self, name: str, base: str, source: Source, fail: str) -> None:
+        self.out(f"{name} = (<PyTypeObject*>{base}).tp_mro")
+        self.out(f"if {name} == NULL: {fail}")
+
+    def _of_function(self, name: str, base: str, source: Source, fail: str) -> None:
+        self.out(f"if not PyFunction_Check({base}): {fail}")
+        self.out(f"{name} = PyFunction_Get{_GETTERS[source.steps[-1][0]]}({base})")
+        self.out(f"if {name} == NULL: {name} = Py_None")
+
+    def _called(self, name: str, base: str, source: Source, fail: str) -> None:
+        hold, step = self._hold(), source.steps[-1][0]
+        argument = "" if step == StepKind.CALL else self._key(source)
+        self.out(f"{name} = {hold} = {_CALLS[step].format(base, argument)}")
+        self.out(f"if {name} == NULL: {self._clear(fail)}")
+
+    def _dict_at(self, name: str, base: str, source: Source, fail: str) -> None:
+        step, index = source.steps[-1]
         position, key, value = self._new("Py_ssize_t", "pos"), self._new("PyObject*", "k"), self._new("PyObject*", "v")
         self.out(f"if not PyDict_Check({base}) or PyDict_Size({base}) <= {index}: {fail}")
         self.out(f"{position} = 0")
         for _ in range(index + 1):
             self.out(f"PyDict_Next({base}, &{position}, &{key}, &{value})")
-        self.out(f"{name} = {key if step == 'dict_key_at' else value}")
+        self.out(f"{name} = {key if step == StepKind.DICT_KEY_AT else value}")
+
+    def _key(self, source: Source) -> str:
+        return self.tables.object(source.steps[-1][1])
+
+    #: How each kind of step is read; a reader that cannot read some has a table of its own.
+    reads: ClassVar[dict[StepKind, Read | None]] = {
+        StepKind.ATTR: _attr,
+        StepKind.GENERIC_DICT: _dict,
+        StepKind.SPACE: _space,
+        StepKind.DICT_ITEM: _dict_item,
+        StepKind.TUPLE_ITEM: _sequence_item,
+        StepKind.LIST_ITEM: _sequence_item,
+        StepKind.TYPE: _type,
+        StepKind.TYPE_DICT: _dict,
+        StepKind.TYPE_MRO: _mro,
+        StepKind.CODE: _of_function,
+        StepKind.CLOSURE: _of_function,
+        StepKind.DEFAULTS: _of_function,
+        StepKind.KWDEFAULTS: _of_function,
+        StepKind.DICT_KEY_AT: _dict_at,
+        StepKind.DICT_VALUE_AT: _dict_at,
+        StepKind.ITEM: _called,
+        StepKind.CALL: _called,
+        StepKind.APPLY: _called,
+    }
 
     # -- tensors and ints ------------------------------------------------------------------------------------------
     def tensor(self, source: Source) -> str:
@@ -155,22 +199,22 @@ class Reader:
     def source_of(self, expr) -> Source | None:
         """The source that a recipe expression reads, if it is a path; items are matched with what guards read."""
         if isinstance(expr, r.Arg):
-            return Source(("local", expr.name), (), expr.name)
+            return Source((RootKind.LOCAL, expr.name), (), expr.name)
         if isinstance(expr, r.Global):
-            return Source(("global",), (("dict_item", expr.name),), expr.name)
+            return Source((RootKind.GLOBAL,), ((StepKind.DICT_ITEM, expr.name),), expr.name)
         if isinstance(expr, r.Attr):
             base = self.source_of(expr.owner)
-            return base and base.then("attr", expr.name, str(expr))
+            return base and base.then(StepKind.ATTR, expr.name, str(expr))
         if isinstance(expr, r.Item) and isinstance(expr.key, r.Const):
             base = self.source_of(expr.container)
             if base is None:
                 return None
-            for step in ("tuple_item", "list_item", "dict_item"):
+            for step in (StepKind.TUPLE_ITEM, StepKind.LIST_ITEM, StepKind.DICT_ITEM):
                 candidate = base.then(step, expr.key.value, str(expr))
                 if candidate.key in self.known:
                     return candidate
             if isinstance(expr.key.value, str):  # a dict: the read checks that it is one
-                return base.then("dict_item", expr.key.value, str(expr))
+                return base.then(StepKind.DICT_ITEM, expr.key.value, str(expr))
         return None
 
     def array(self, length: int) -> str:
@@ -201,13 +245,28 @@ class Reader:
 class StoredReader(Reader):
     """Reads what is stored only, from any call: no Python code runs, and nothing has to be held."""
 
-    def _step(self, base: str, step: str, key, source: Source) -> str:
-        if step != "attr":
-            return super()._step(base, step, key, source)
-        name = self._new("PyObject*", _hint(key) or step)
-        self.out(f"{name} = rt.attr_stored({base}, {self.tables.object(key)})")
-        self.out(f"if {name} == NULL: {self.fail()}")
-        return name
+    reads: ClassVar[dict[StepKind, Read | None]] = {
+        **Reader.reads,
+        StepKind.ATTR: Reader._stored_attr,
+        StepKind.ITEM: None,
+        StepKind.CALL: None,
+        StepKind.APPLY: None,
+    }
+
+
+#: Functions of CPython's behind PyFunction_Get.
+_GETTERS = {
+    StepKind.CODE: "Code",
+    StepKind.CLOSURE: "Closure",
+    StepKind.DEFAULTS: "Defaults",
+    StepKind.KWDEFAULTS: "KwDefaults",
+}
+#: Steps that run Python code, of the value {0} and the key {1}.
+_CALLS = {
+    StepKind.ITEM: "PyObject_GetItem({0}, {1})",
+    StepKind.CALL: "PyObject_CallNoArgs({0})",
+    StepKind.APPLY: "PyObject_CallOneArg({1}, {0})",
+}
 
 
 def _hint(key) -> str:

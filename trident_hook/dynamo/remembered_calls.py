@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass
 
 from ..ir.guard import Guard
+from ..ir.kinds import GuardKind, RootKind, StepKind
 from ..ir.objects import ObjectKey
 from ..ir.source import Source
 
@@ -22,8 +23,11 @@ class RememberedCall:
 
     def guard(self) -> Guard:
         args, kwargs = self.args, dict(self.kwargs)
-        source = Source(("object", ObjectKey(self.wrapper))).then("apply", ObjectKey(lambda fn: fn(*args, **kwargs)))
-        kind = "id" if callable(self.answer) else "none" if self.answer is None else "equals"
+        source = Source((RootKind.OBJECT, ObjectKey(self.wrapper))).then(
+            StepKind.APPLY, ObjectKey(lambda fn: fn(*args, **kwargs))
+        )
+        kind = GuardKind.NONE if self.answer is None else GuardKind.EQUALS
+        kind = GuardKind.ID if callable(self.answer) else kind
         return Guard(kind, source, None if self.answer is None else ObjectKey(self.answer), "a remembered answer")
 
 

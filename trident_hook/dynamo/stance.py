@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..ir.kinds import RootKind, StepKind
 from ..ir.objects import ObjectKey
 from ..ir.source import Source
 
@@ -19,5 +20,5 @@ def source() -> Source | None:
 
     if not hasattr(getattr(eval_frame, "_stance", None), "stance"):
         return None
-    module = Source(("object", ObjectKey(eval_frame)), (), "torch._dynamo.eval_frame")
-    return module.then("generic_dict").then("dict_item", "_stance")
+    module = Source((RootKind.OBJECT, ObjectKey(eval_frame)), (), "torch._dynamo.eval_frame")
+    return module.then(StepKind.GENERIC_DICT).then(StepKind.DICT_ITEM, "_stance")

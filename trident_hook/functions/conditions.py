@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from ..dynamo import stance
 from ..ir.condition import Condition
+from ..ir.kinds import ConditionKind, RootKind, StepKind
 from ..ir.objects import ObjectKey
 from ..ir.source import Source
 
@@ -13,15 +14,19 @@ def conditions() -> list[Condition]:
     """Those that a module checks on every call, through a plan of watched guards."""
     from triton import knobs
 
-    root = Source(("object", ObjectKey(knobs.runtime)), (), "triton.knobs.runtime")
+    root = Source((RootKind.OBJECT, ObjectKey(knobs.runtime)), (), "triton.knobs.runtime")
     found = [
-        Condition(root.then("attr", name).then("attr", "calls"), "empty_list", f"triton.knobs.runtime.{name} is empty")
+        Condition(_calls_of(root, name), ConditionKind.EMPTY_LIST, f"triton.knobs.runtime.{name} is empty")
         for name in ("launch_enter_hook", "launch_exit_hook")
     ]
     read = stance.source()
     if read is not None:
-        found.append(Condition(read, "not_eager", "torch.compiler's stance is not force_eager"))
+        found.append(Condition(read, ConditionKind.NOT_EAGER, "torch.compiler's stance is not force_eager"))
     return found
+
+
+def _calls_of(root: Source, hook: str) -> Source:
+    return root.then(StepKind.ATTR, hook).then(StepKind.ATTR, "calls")
 
 
 def allows_learning() -> bool:

@@ -7,6 +7,7 @@ import time
 from .. import _core
 from .._logs import log
 from ..config import config
+from ..ir.kinds import CheckKind
 from ..misses.explain_miss import FailedGuard, MissInspector
 from .identity import tuned
 
@@ -63,7 +64,7 @@ class LastMiss:
         """Whether some specialization may serve the call, once it is known that its tuner chooses that config."""
         if not self.has_keys or self.inspector is None:
             return False
-        return any(self.inspector.is_about(pair, "key") for pair in enumerate(self.failed))
+        return any(self.inspector.is_about(pair, CheckKind.KEY) for pair in enumerate(self.failed))
 
     def explain(self) -> str:
         """Which guard of each specialization failed, and what it saw."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .kinds import ConditionKind
 from .source import Source
 
 
 @dataclass(frozen=True)
 class Condition:
-    """`kind`: "empty_list", or "not_eager" for the object with torch.compiler's stance."""
-
     source: Source
-    kind: str
+    kind: ConditionKind
     text: str

@@ -1,40 +1,15 @@
-"""Guards: what must hold for a specialization to be reused. One class, told apart by `kind`."""
+"""Guards: what must hold for a specialization to be reused. One class, told apart by `kind`: see kinds.py."""
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+from .kinds import GUARDS, STEPS, DependsOn, GuardKind, Sources
 from .source import Source
-
-#: Every kind that the code generator knows, with its arguments.
-KINDS = {
-    "tensor": "TensorFacts",
-    "type": "the exact type (object)",
-    "id": "the object itself",
-    "equals": "a constant of the same exact type",
-    "members": "a set of plain constants: an equal one of the same exact type, in whatever order",
-    "none": "",
-    "not_none": "",
-    "true": "",
-    "false": "",
-    "finite": "a float that is neither infinite nor NaN, whatever its value",
-    "nan": "the very NaN: sign and payload count",
-    "length": "a length of a list or tuple (or another sized object)",
-    "dict_length": "number of keys",
-    "dict_contains": "(wanted: bool, key)",
-    "no_attr": "attribute name that must be absent",
-    "distinct": "sources: all must be distinct objects (source: the first)",
-    "env_distinct": "sources of the environment: all must be distinct objects (source: the first)",
-    "not_of_env": "sources of the call: none may be one of the objects of `env_distinct` (source: the first)",
-    "same": "a source: both must be the same object",
-    "shape": "ShapeText",
-    "class_facts": "ClassFacts: the attributes that a class, its bases and its metaclass had",
-    "plain_context": "_rt.context_is_plain: of a torch.autograd.Function; without it the call is a bypass",
-    "default_device": "torch.utils._device.CURRENT_DEVICE",
-    "residual": "(leaf guard, the tree that owns it): the leaf is called with the value",
-}
 
 
 @dataclass(frozen=True)
@@ -69,77 +44,81 @@ class ShapeText:
         return self.text
 
 
-#: Kinds whose answer can only change with something that `environment.py` watches or pins.
-_WATCHED = frozenset(("id", "equals", "none", "not_none", "true", "false", "nan", "type", "class_facts", "same",
-                      "dict_contains", "dict_length", "default_device", "env_distinct"))  # fmt: skip
-UNWATCHED_STEPS = frozenset(("list_item", "item", "call", "apply"))
-
-
 @dataclass(frozen=True)
 class Guard:
-    kind: str
+    kind: GuardKind
     source: Source
-    arg: object = None
+    arg: Any = None
     text: str = ""  # Dynamo's text of the guard, without the user's source line
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", GuardKind(self.kind))
 
     @cached_property
     def class_(self) -> str:
         """'input' or 'env': what the guard depends on. State guards are one comparison of words, made for every
-        specialization: see `Specialization.state`. The default device is a module's global, so it is environment."""
-        if self.kind == "default_device":
-            return "env"
-        if self.kind in ("distinct", "shape", "not_of_env"):
-            return "input"
-        return "input" if any(source.is_input for source in self.sources) else "env"
+        specialization: see `Specialization.state`."""
+        depends_on = GUARDS[self.kind].depends_on
+        if depends_on is DependsOn.ITS_SOURCES:
+            return "input" if any(source.is_input for source in self.sources) else "env"
+        return "env" if depends_on is DependsOn.ENVIRONMENT else "input"
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        if self.kind in ("distinct", "env_distinct", "not_of_env"):
+        which = GUARDS[self.kind].sources
+        if which is Sources.MANY:
             return self.arg
-        return (self.source, self.arg) if self.kind == "same" else (self.source,)
+        return (self.source, self.arg) if which is Sources.PAIR else (self.source,)
 
     @cached_property
     def is_watched(self) -> bool:
         """False for guards that a call evaluates: of its arguments, and of objects of the environment that change
         without telling anyone (a list, a tensor's metadata)."""
-        if self.class_ != "env" or self.kind not in _WATCHED:
+        if self.class_ != "env" or not GUARDS[self.kind].tells:
             return False
-        if self.kind == "equals" and not _is_fixed(self.arg.value):
+        if self.kind is GuardKind.EQUALS and not _is_fixed(self.arg.value):
             return False
-        return not any(step in UNWATCHED_STEPS for source in self.sources for step, _ in source.steps)
+        return all(STEPS[step].tells for source in self.sources for step, _ in source.steps)
 
     def __str__(self) -> str:
         return self._words
 
     @cached_property
     def _words(self) -> str:
-        source, arg = str(self.source), self.arg
-        texts = {
-            "tensor": lambda: f"{source} is {arg}",
-            "type": lambda: f"type({source}) is {arg}",
-            "id": lambda: f"{source} is {arg}",
-            "equals": lambda: f"{source} == {arg}",
-            "members": lambda: f"{source} == {arg}, in any order",
-            "none": lambda: f"{source} is None",
-            "not_none": lambda: f"{source} is not None",
-            "true": lambda: f"{source} is True",
-            "false": lambda: f"{source} is False",
-            "finite": lambda: f"{source} is a finite float",
-            "nan": lambda: f"{source} is nan",
-            "length": lambda: f"len({source}) == {arg}",
-            "dict_length": lambda: f"len({source}) == {arg}",
-            "dict_contains": lambda: f"{arg[1]!r} {'in' if arg[0] else 'not in'} {source}",
-            "no_attr": lambda: f"not hasattr({source}, {arg!r})",
-            "distinct": lambda: "distinct objects: " + ", ".join(map(str, arg)),
-            "env_distinct": lambda: "distinct objects: " + ", ".join(map(str, arg)),
-            "not_of_env": lambda: f"no object of the environment: {', '.join(map(str, arg))}",
-            "same": lambda: f"{source} is {arg}",
-            "shape": lambda: str(arg),
-            "class_facts": lambda: f"{source} has the attributes it had",
-            "plain_context": lambda: f"the saved tensors of {source} may be read",
-            "default_device": lambda: f"the default device is {arg}",
-        }
-        return texts.get(self.kind, lambda: f"{self.kind} of {source}: {self.text}")()
+        return WORDS[self.kind](self)
+
+
+def _listed(sources: tuple[Source, ...]) -> str:
+    return ", ".join(map(str, sources))
+
+
+#: A guard in words, as comments and messages say it.
+WORDS: dict[GuardKind, Callable[[Guard], str]] = {
+    GuardKind.TENSOR: lambda g: f"{g.source} is {g.arg}",
+    GuardKind.TYPE: lambda g: f"type({g.source}) is {g.arg}",
+    GuardKind.ID: lambda g: f"{g.source} is {g.arg}",
+    GuardKind.EQUALS: lambda g: f"{g.source} == {g.arg}",
+    GuardKind.MEMBERS: lambda g: f"{g.source} == {g.arg}, in any order",
+    GuardKind.NONE: lambda g: f"{g.source} is None",
+    GuardKind.NOT_NONE: lambda g: f"{g.source} is not None",
+    GuardKind.TRUE: lambda g: f"{g.source} is True",
+    GuardKind.FALSE: lambda g: f"{g.source} is False",
+    GuardKind.FINITE: lambda g: f"{g.source} is a finite float",
+    GuardKind.NAN: lambda g: f"{g.source} is nan",
+    GuardKind.LENGTH: lambda g: f"len({g.source}) == {g.arg}",
+    GuardKind.DICT_LENGTH: lambda g: f"len({g.source}) == {g.arg}",
+    GuardKind.DICT_CONTAINS: lambda g: f"{g.arg[1]!r} {'in' if g.arg[0] else 'not in'} {g.source}",
+    GuardKind.NO_ATTR: lambda g: f"not hasattr({g.source}, {g.arg!r})",
+    GuardKind.DISTINCT: lambda g: f"distinct objects: {_listed(g.arg)}",
+    GuardKind.ENV_DISTINCT: lambda g: f"distinct objects: {_listed(g.arg)}",
+    GuardKind.NOT_OF_ENV: lambda g: f"no object of the environment: {_listed(g.arg)}",
+    GuardKind.SAME: lambda g: f"{g.source} is {g.arg}",
+    GuardKind.SHAPE: lambda g: str(g.arg),
+    GuardKind.CLASS_FACTS: lambda g: f"{g.source} has the attributes it had",
+    GuardKind.PLAIN_CONTEXT: lambda g: f"the saved tensors of {g.source} may be read",
+    GuardKind.DEFAULT_DEVICE: lambda g: f"the default device is {g.arg}",
+    GuardKind.RESIDUAL: lambda g: f"{g.kind} of {g.source}: {g.text}",
+}
 
 
 def _is_fixed(value) -> bool:

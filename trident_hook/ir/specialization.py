@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .guard import Guard
+from .kinds import GuardKind
 from .program import GRAD_MODE, HostProgram, OpCall
 from .recipe import ReturnRecipe
 
@@ -31,10 +32,10 @@ class Specialization:
         """No run of it saves a tensor for a backward, or reads one that was: saved-tensor hooks have nothing to do with it.
         Either nothing is recorded at all, or no tensor requires grad, and none comes to."""
         ops = [op for op in self.program.ops if isinstance(op, OpCall)]
-        if any(guard.kind == "plain_context" for guard in self.guards):
+        if any(guard.kind is GuardKind.PLAIN_CONTEXT for guard in self.guards):
             return False
         tensors = [i.meta for i in self.program.inputs if i.meta is not None]
-        tensors += [guard.arg for guard in self.guards if guard.kind == "tensor"]
+        tensors += [guard.arg for guard in self.guards if guard.kind is GuardKind.TENSOR]
         if not any(facts.requires_grad for facts in tensors) and not any("requires_grad" in op.op for op in ops):
             return True
         return not self.state[2] & _GRAD_MODE_BIT and not any((op.op, op.overload) == GRAD_MODE for op in ops)

@@ -7,26 +7,32 @@ another thread may have changed one meanwhile; a text is never more than help.""
 from __future__ import annotations
 
 import ast
+import enum
 import functools
+import types
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from .. import _rt
 from ..ir import recipe as r
 from ..ir.guard import Guard
+from ..ir.kinds import CheckKind, GuardKind, RootKind, StepKind
 from ..ir.source import Source
 from .safe_text import MISSING, UNREAD, Absent, attribute, key_names, show, show_tensor
 from .state_text import differences
 
 _LONG = 40  # what is expected is not written twice when it is longer
 _PLAIN_KEYS = (str, bytes, int, bool, float)  # comparing one with a key of a dict runs no code of the program
+_DEVICE_TYPES = {_rt.DEVICE_CPU: "cpu", _rt.DEVICE_CUDA: "cuda"}
 _FIELDS = {"size": "sizes", "stride": "strides", "storage_offset": "storage_offset"}
 _CONSTANTS = {
-    "none": "None",
-    "not_none": "anything but None",
-    "true": "True",
-    "false": "False",
-    "finite": "a finite float",
+    GuardKind.NONE: "None",
+    GuardKind.NOT_NONE: "anything but None",
+    GuardKind.TRUE: "True",
+    GuardKind.FALSE: "False",
+    GuardKind.FINITE: "a finite float",
 }
 
 
@@ -46,9 +52,41 @@ class FailedGuard:
         return f"specialization {self.specialization}: {self.text}" + (f" ({', '.join(values)})" if values else "")
 
 
-#: Kinds whose expectation is fixed, and which all show the same thing of one source: how it is seen.
-_VIEWS = {"tensor": "whole", "equals": "whole", "members": "whole", "nan": "whole", "finite": "whole", "id": "whole",
-          "none": "whole", "not_none": "whole", "true": "whole", "false": "whole", "type": "type", "length": "length", "dict_length": "length"}  # fmt: skip
+class _View(enum.Enum):
+    """How a value is seen that several guards may ask for."""
+
+    WHOLE = enum.auto()
+    TYPE = enum.auto()
+    LENGTH = enum.auto()
+
+
+#: Kinds whose expectation is fixed, and which all show the same thing of one source: how it is seen. None: looked at each time.
+VIEWS: dict[GuardKind, _View | None] = {
+    GuardKind.TENSOR: _View.WHOLE,
+    GuardKind.TYPE: _View.TYPE,
+    GuardKind.ID: _View.WHOLE,
+    GuardKind.EQUALS: _View.WHOLE,
+    GuardKind.MEMBERS: _View.WHOLE,
+    GuardKind.NONE: _View.WHOLE,
+    GuardKind.NOT_NONE: _View.WHOLE,
+    GuardKind.TRUE: _View.WHOLE,
+    GuardKind.FALSE: _View.WHOLE,
+    GuardKind.FINITE: _View.WHOLE,
+    GuardKind.NAN: _View.WHOLE,
+    GuardKind.LENGTH: _View.LENGTH,
+    GuardKind.DICT_LENGTH: _View.LENGTH,
+    GuardKind.DICT_CONTAINS: None,
+    GuardKind.NO_ATTR: None,
+    GuardKind.DISTINCT: None,
+    GuardKind.ENV_DISTINCT: None,
+    GuardKind.NOT_OF_ENV: None,
+    GuardKind.SAME: None,
+    GuardKind.SHAPE: None,
+    GuardKind.CLASS_FACTS: None,
+    GuardKind.PLAIN_CONTEXT: None,
+    GuardKind.DEFAULT_DEVICE: None,
+    GuardKind.RESIDUAL: None,
+}
 
 
 class MissInspector:
@@ -81,12 +119,12 @@ class MissInspector:
                 if seen is None:
                     seen = eyes.seen[id(slot)] = eyes.see(slot)
                 # Texts may be the same where the values are not; an expected tensor may have sizes that do not matter.
-                if seen == expected or (about.kind == "tensor" and "?" in expected):
+                if seen == expected or (about.kind is GuardKind.TENSOR and "?" in expected):
                     expected, seen = eyes.look(None, about)
                 found.append((index, text, expected, seen))
         return tuple(found)
 
-    def is_about(self, failed: tuple[int, int], kind: str) -> bool:
+    def is_about(self, failed: tuple[int, int], kind: CheckKind) -> bool:
         """Whether the check (specialization, number) is one of this kind; for what is not a guard."""
         index, number = failed
         checks = self._checks[index] if index < len(self._checks) else ()
@@ -99,7 +137,7 @@ class MissInspector:
         if not 0 <= number < len(texts):
             return index, f"guard {number}", None, "", None
         about = self._checks[index][number]
-        view = _VIEWS.get(about.kind) if isinstance(about, Guard) else None
+        view = VIEWS[about.kind] if isinstance(about, Guard) else None
         if view is None:
             return index, texts[number], about, "", None
         slot = (view, about.source)
@@ -115,9 +153,9 @@ def _expected(guard: Guard) -> str:
     kind, arg = guard.kind, guard.arg
     if kind in _CONSTANTS:
         return _CONSTANTS[kind]
-    if kind == "tensor":
+    if kind is GuardKind.TENSOR:
         return str(arg)
-    return f"length {arg}" if kind in ("length", "dict_length") else show(arg.value)
+    return f"length {arg}" if VIEWS[kind] is _View.LENGTH else show(arg.value)
 
 
 class _Eyes:
@@ -135,7 +173,7 @@ class _Eyes:
         """`slot`: how to look, and the source to look at."""
         view, source = slot
         try:
-            return getattr(self, f"_{view}")(self.value(source))
+            return _SEEN[view](self.value(source))
         except Exception as error:
             return _trouble(error)
 
@@ -143,25 +181,10 @@ class _Eyes:
         """(expected, seen) of anything. What is said about a miss must not become an error of the program's."""
         try:
             if isinstance(about, Guard):
-                return getattr(self, f"_guard_{about.kind}", self._guard_of_another_kind)(about)
-            return getattr(self, f"_of_{about[0]}")(spec, *about[1:])
+                return GUARDS[about.kind](self, about)
+            return CHECKS[about[0]](self, spec, *about[1:])
         except Exception as error:
             return "", _trouble(error)
-
-    @staticmethod
-    def _whole(value) -> str:
-        return show(value)
-
-    @staticmethod
-    def _type(value) -> str:
-        return show(value if isinstance(value, Absent) else type(value))
-
-    @staticmethod
-    def _length(value) -> str:
-        for kind in (list, tuple, dict):
-            if issubclass(type(value), kind):
-                return f"length {kind.__len__(value)}"
-        return show(value)
 
     # -- values --------------------------------------------------------------------------------------------------------
     def value(self, source: Source):
@@ -174,13 +197,14 @@ class _Eyes:
     def _read(self, source: Source):
         if source.steps:
             base = self.value(Source(source.root, source.steps[:-1]))
-            return base if isinstance(base, Absent) else _step(base, *source.steps[-1])
+            step, key = source.steps[-1]
+            return base if isinstance(base, Absent) else STEPS[step](base, step, key)
         kind = source.root[0]
-        if kind == "global":
+        if kind == RootKind.GLOBAL:
             return self.function.__globals__
-        if kind == "object":
+        if kind == RootKind.OBJECT:
             return source.root[1].value
-        if kind == "local":
+        if kind == RootKind.LOCAL:
             return self._local(source.root[1])
         return MISSING
 
@@ -193,10 +217,12 @@ class _Eyes:
             return MISSING
 
     # -- guards, by kind -----------------------------------------------------------------------------------------------
-    def _guard_of_another_kind(self, guard: Guard) -> tuple[str, str]:
-        if guard.kind in _VIEWS:
-            expected, seen = _expected(guard), self.see((_VIEWS[guard.kind], guard.source))
-            return expected, seen if seen != expected else f"another {seen}"
+    def _by_view(self, guard: Guard) -> tuple[str, str]:
+        view = VIEWS[guard.kind]
+        expected, seen = _expected(guard), self.see((view, guard.source))
+        return expected, seen if seen != expected else f"another {seen}"
+
+    def _value_alone(self, guard: Guard) -> tuple[str, str]:
         return "", show(self.value(guard.source))
 
     def _guard_tensor(self, guard: Guard) -> tuple[str, str]:
@@ -212,8 +238,6 @@ class _Eyes:
 
     def _guard_equals(self, guard: Guard) -> tuple[str, str]:
         return _two(guard.arg.value, self.value(guard.source))
-
-    _guard_members = _guard_nan = _guard_id = _guard_equals
 
     def _guard_default_device(self, guard: Guard) -> tuple[str, str]:
         import torch.utils._device as device
@@ -239,8 +263,6 @@ class _Eyes:
             if other.key != source.key:
                 return "", f"{other} is {source}"
         return "", ""
-
-    _guard_env_distinct = _guard_distinct
 
     def _guard_not_of_env(self, guard: Guard) -> tuple[str, str]:
         return "", ", ".join(f"{source} is {show(self.value(source))}" for source in guard.arg)
@@ -286,7 +308,7 @@ class _Eyes:
 
     def _of_device(self, spec) -> tuple[str, str]:
         device, _, kind = _rt.launch_env()
-        return "", f"{({0: 'cpu', 1: 'cuda'}).get(kind, kind)} device {device}"
+        return "", f"{_DEVICE_TYPES.get(kind, kind)} device {device}"
 
     def _of_hooks(self, spec, hooks) -> tuple[str, str]:
         return "", f"{list.__len__(hooks.value)} hook(s)"
@@ -330,31 +352,127 @@ class _Eyes:
         return UNREAD
 
 
-def _step(base, step: str, key):
-    """One step of a source, without running the program's code."""
-    kind = type(base)
-    if step == "attr":
-        return attribute(base, key)
-    if step in ("generic_dict", "space", "type_dict"):
-        space = _rt.dict_of(base)
-        return MISSING if space is None else space
-    if step in ("dict_item", "tuple_item", "list_item", "item"):
-        return _item(base, key)
-    if step == "type":
-        return kind
-    if step == "type_mro" and issubclass(kind, type):
-        return type.__dict__["__mro__"].__get__(base)
-    if step in ("code", "closure", "defaults", "kwdefaults"):
-        return getattr(base, f"__{step}__") if kind is _FUNCTION else MISSING
-    if step in ("dict_key_at", "dict_value_at") and issubclass(kind, dict):
-        items = list(dict.items(base))
-        return items[key][step == "dict_value_at"] if key < len(items) else MISSING
-    if step == "call" and kind is weakref.ref:
-        return base()
+#: What is said of a guard of each kind: (expected, seen).
+GUARDS: dict[GuardKind, Callable[[_Eyes, Guard], tuple[str, str]]] = {
+    GuardKind.TENSOR: _Eyes._guard_tensor,
+    GuardKind.TYPE: _Eyes._by_view,
+    GuardKind.ID: _Eyes._guard_equals,
+    GuardKind.EQUALS: _Eyes._guard_equals,
+    GuardKind.MEMBERS: _Eyes._guard_equals,
+    GuardKind.NONE: _Eyes._by_view,
+    GuardKind.NOT_NONE: _Eyes._by_view,
+    GuardKind.TRUE: _Eyes._by_view,
+    GuardKind.FALSE: _Eyes._by_view,
+    GuardKind.FINITE: _Eyes._by_view,
+    GuardKind.NAN: _Eyes._guard_equals,
+    GuardKind.LENGTH: _Eyes._by_view,
+    GuardKind.DICT_LENGTH: _Eyes._by_view,
+    GuardKind.DICT_CONTAINS: _Eyes._guard_dict_contains,
+    GuardKind.NO_ATTR: _Eyes._guard_no_attr,
+    GuardKind.DISTINCT: _Eyes._guard_distinct,
+    GuardKind.ENV_DISTINCT: _Eyes._guard_distinct,
+    GuardKind.NOT_OF_ENV: _Eyes._guard_not_of_env,
+    GuardKind.SAME: _Eyes._guard_same,
+    GuardKind.SHAPE: _Eyes._guard_shape,
+    GuardKind.CLASS_FACTS: _Eyes._guard_class_facts,
+    GuardKind.PLAIN_CONTEXT: _Eyes._value_alone,
+    GuardKind.DEFAULT_DEVICE: _Eyes._guard_default_device,
+    GuardKind.RESIDUAL: _Eyes._value_alone,
+}
+#: The same of what is no guard; behind the specialization comes what the check says of itself.
+CHECKS: dict[CheckKind, Callable[..., tuple[str, str]]] = {
+    CheckKind.STATE: _Eyes._of_state,
+    CheckKind.GLOBALS: _Eyes._of_globals,
+    CheckKind.SYMBOLS: _Eyes._of_symbols,
+    CheckKind.DEVICE: _Eyes._of_device,
+    CheckKind.ARGUMENT: _Eyes._of_argument,
+    CheckKind.HOOKS: _Eyes._of_hooks,
+    CheckKind.POINTER: _Eyes._of_pointer,
+    CheckKind.INT: _Eyes._of_int,
+    CheckKind.KEY: _Eyes._of_key,
+}
+
+
+# -- how values are seen -------------------------------------------------------------------------------------------------
+
+
+def _type(value) -> str:
+    return show(value if isinstance(value, Absent) else type(value))
+
+
+def _length(value) -> str:
+    for kind in (list, tuple, dict):
+        if issubclass(type(value), kind):
+            return f"length {kind.__len__(value)}"
+    return show(value)
+
+
+_SEEN = {_View.WHOLE: show, _View.TYPE: _type, _View.LENGTH: _length}
+
+
+# -- one step of a source, without running the program's code ------------------------------------------------------------
+
+
+def _attr_step(base, step: StepKind, key):
+    return attribute(base, key)
+
+
+def _dict_step(base, step: StepKind, key):
+    space = _rt.dict_of(base)
+    return MISSING if space is None else space
+
+
+def _item_step(base, step: StepKind, key):
+    return _item(base, key)
+
+
+def _type_step(base, step: StepKind, key):
+    return type(base)
+
+
+def _mro_step(base, step: StepKind, key):
+    return type.__dict__["__mro__"].__get__(base) if issubclass(type(base), type) else UNREAD
+
+
+def _function_step(base, step: StepKind, key):
+    return getattr(base, f"__{step}__") if type(base) is types.FunctionType else MISSING
+
+
+def _place_step(base, step: StepKind, key):
+    if not issubclass(type(base), dict):
+        return UNREAD
+    items = list(dict.items(base))
+    return items[key][step == StepKind.DICT_VALUE_AT] if key < len(items) else MISSING
+
+
+def _call_step(base, step: StepKind, key):
+    return base() if type(base) is weakref.ref else UNREAD
+
+
+def _unread(base, step: StepKind, key):
     return UNREAD
 
 
-_FUNCTION = type(_step)
+STEPS: dict[StepKind, Callable[[Any, StepKind, Any], Any]] = {
+    StepKind.ATTR: _attr_step,
+    StepKind.GENERIC_DICT: _dict_step,
+    StepKind.SPACE: _dict_step,
+    StepKind.DICT_ITEM: _item_step,
+    StepKind.TUPLE_ITEM: _item_step,
+    StepKind.LIST_ITEM: _item_step,
+    StepKind.TYPE: _type_step,
+    StepKind.TYPE_DICT: _dict_step,
+    StepKind.TYPE_MRO: _mro_step,
+    StepKind.CODE: _function_step,
+    StepKind.CLOSURE: _function_step,
+    StepKind.DEFAULTS: _function_step,
+    StepKind.KWDEFAULTS: _function_step,
+    StepKind.DICT_KEY_AT: _place_step,
+    StepKind.DICT_VALUE_AT: _place_step,
+    StepKind.ITEM: _item_step,
+    StepKind.CALL: _call_step,
+    StepKind.APPLY: _unread,
+}
 
 
 def _item(base, key):
@@ -431,8 +549,8 @@ def _numbers_of(text: str, sources: tuple) -> dict[str, tuple]:
 def _local_source(node: ast.AST) -> Source | None:
     """`L['a'].b`, `L['a']` -> Source."""
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "L":
-        return Source(("local", node.slice.value), ())
+        return Source((RootKind.LOCAL, node.slice.value), ())
     if isinstance(node, ast.Attribute):
         base = _local_source(node.value)
-        return base and base.then("attr", node.attr)
+        return base and base.then(StepKind.ATTR, node.attr)
     return None

@@ -4,22 +4,9 @@ from __future__ import annotations
 
 import functools
 
+from .. import _rt
 from .safe_text import key_names, names_of_numbers
 
-#: Word 2, from its lowest bit on: name and number of bits.
-_FLAGS = (
-    ("grad mode", 1),
-    ("forward-mode grad", 1),
-    ("inference mode", 1),
-    ("autocast cache", 1),
-    ("deterministic algorithms", 1),
-    ("deterministic algorithms, warnings only", 1),
-    ("deterministic fill of uninitialized memory", 1),
-    ("TF32 in matrix products", 1),
-    ("TF32 in convolutions", 1),
-    ("reduced precision of fp16 sums", 2),
-    ("reduced precision of bf16 sums", 2),
-)
 _AUTOCAST_DEVICES = ("cpu", "cuda")  # c10's numbers 0 and 1; others are named by their number
 _AUTOCAST_KEYS = ("AutocastCPU", "AutocastCUDA")
 
@@ -39,7 +26,7 @@ def differences(expected: tuple, seen: tuple) -> list[tuple[str, str, str]]:
 
 def _parts(words: tuple):
     at = 0
-    for name, bits in _FLAGS:
+    for name, bits in _rt.STATE_FLAGS:  # word 2, from its lowest bit on
         value = words[2] >> at & (1 << bits) - 1
         yield name, ("off", "on")[value] if bits == 1 else str(value)
         at += bits

@@ -47,18 +47,3 @@ def accepts(tensor: Any) -> bool:
     """Whether a kernel takes this tensor's data pointer. What stock Triton accepts besides (pinned host memory, managed
     memory of other libraries) is left to it."""
     return tensor.device.type == ("cpu" if is_simulated() else "cuda")
-
-
-def trust_allocations() -> dict[str, bool]:
-    """Lets plain allocations skip the dispatcher on the backends whose only registered `empty_strided` is PyTorch's own.
-    A kernel registered later is noticed natively, call by call (see ext/aten/alloc.cpp)."""
-    import torch
-
-    from trident_hook import _rt
-
-    lines = torch._C._dispatch_dump("aten::empty_strided").splitlines()
-    trusted = {}
-    for number, (name, file) in enumerate((("CPU", "RegisterCPU"), ("CUDA", "RegisterCUDA"))):
-        own = [line for line in lines if line.startswith((f"{name}:", f"{name} (inactive)"))]
-        trusted[name] = len(own) == 1 and f"/{file}" in own[0] and _rt.alloc_trust(number)
-    return trusted

@@ -1,5 +1,5 @@
-"""Views that may be made without PyTorch's kernels: those whose kernels are all PyTorch's own at this moment. A kernel that
-a library registers later is noticed natively, call by call (see ext/aten/view.cpp)."""
+"""Operators whose kernels are all PyTorch's own at this moment: plain allocations, and the views that may be made without them. A
+kernel that a library registers later is noticed natively, call by call (see ext/aten/alloc.cpp and view.cpp)."""
 
 from __future__ import annotations
 
@@ -31,9 +31,25 @@ def _parts(name: str) -> tuple[str, str]:
     return f"aten::{packet}", overload
 
 
+def trust_allocations() -> dict[str, bool]:
+    """Lets plain allocations skip the dispatcher on the backends whose `empty_strided` is PyTorch's own."""
+    table = _kernels_of("aten::empty_strided")
+    numbers = {"CPU": _rt.DEVICE_CPU, "CUDA": _rt.DEVICE_CUDA}
+    return {
+        key: _at_home(table.get(key, ""), (f"Register{key}",)) and bool(_rt.alloc_trust(number))
+        for key, number in numbers.items()
+    }
+
+
 def _is_pytorchs(name: str) -> bool:
-    table = dict(line.split(": ", 1) for line in torch._C._dispatch_dump_table(name).splitlines() if ": " in line)
+    table = _kernels_of(name)
     return all(_at_home(table.get(key, ""), homes) for key, homes in _HOMES.items() if key in table) and "CPU" in table
+
+
+def _kernels_of(name: str) -> dict[str, str]:
+    """Dispatch key -> where the kernel was registered that the dispatcher calls for it. The only reader of its dumps."""
+    lines = torch._C._dispatch_dump_table(name).splitlines()
+    return dict(line.split(": ", 1) for line in lines if ": " in line)
 
 
 def _at_home(text: str, homes: tuple[str, ...]) -> bool:

@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import time
 import types
+from collections.abc import Callable
+from typing import Any
 
 from .. import _compat, _rt
+from ..ir.kinds import Matter, RootKind, StepKind
 from ..ir.source import Source
 
-_PIN_TYPE, _PIN_CODE, _PIN_CLOSURE, _PIN_DEFAULTS, _PIN_KWDEFAULTS, _PIN_DICT, _PIN_EMPTY_LIST = range(7)
 _FUNCTION_PINS = {
-    "code": (_PIN_CODE, "__code__"),
-    "closure": (_PIN_CLOSURE, "__closure__"),
-    "defaults": (_PIN_DEFAULTS, "__defaults__"),
-    "kwdefaults": (_PIN_KWDEFAULTS, "__kwdefaults__"),
+    StepKind.CODE: (_rt.PIN_CODE, "__code__"),
+    StepKind.CLOSURE: (_rt.PIN_CLOSURE, "__closure__"),
+    StepKind.DEFAULTS: (_rt.PIN_DEFAULTS, "__defaults__"),
+    StepKind.KWDEFAULTS: (_rt.PIN_KWDEFAULTS, "__kwdefaults__"),
 }
 _MISSING = object()
 _ANY = None  # as a watched key: every change of the dict
@@ -37,8 +39,8 @@ class _Unwatchable(Exception):
 
 
 class Environment:
-    """The plan of one set of guards. `wanted` has one (source, what of its value matters) per guard: "identity",
-    "type", "attributes" (of a class), ("contains", key), "keys" (of a dict) or "empty_list"."""
+    """The plan of one set of guards. `wanted` has one (source, what of its value matters) per guard: a Matter, or
+    (Matter.CONTAINS, key)."""
 
     def __init__(self, wanted: list[tuple[Source, object]]) -> None:
         self.wanted = wanted
@@ -76,69 +78,86 @@ class _Walk:
         self._values: dict = {}
 
     def value_of(self, source: Source, matters: object) -> None:
-        value = self._follow(source)
-        if matters == "attributes":
-            self._watch_type(value)
-            if not type(value).__flags__ & _IMMUTABLE_TYPE:
-                self._watch_type(type(value))
-        elif matters == "keys":
-            self._watch_key(value, _ANY)
-        elif matters == "type":
-            self._pin(_PIN_TYPE, value, type(value))
-        elif matters == "empty_list":
-            if type(value) is not list:
-                raise _Unwatchable
-            self._pin(_PIN_EMPTY_LIST, value, value)
-        elif isinstance(matters, tuple):
-            self._watch_key(value, matters[1])
+        what, *key = matters if isinstance(matters, tuple) else (matters,)
+        MATTERS[what](self, self._follow(source), *key)
+
+    def _nothing_more(self, value) -> None:
+        """To be where it is is all that is asked of it."""
+
+    def _attributes(self, kind) -> None:
+        self._watch_type(kind)
+        if not type(kind).__flags__ & _IMMUTABLE_TYPE:
+            self._watch_type(type(kind))
+
+    def _keys(self, space) -> None:
+        self._watch_key(space, _ANY)
+
+    def _type_of(self, value) -> None:
+        self._pin(_rt.PIN_TYPE, value, type(value))
+
+    def _empty_list(self, value) -> None:
+        if type(value) is not list:
+            raise _Unwatchable
+        self._pin(_rt.PIN_EMPTY_LIST, value, value)
 
     def _follow(self, source: Source):
         if source.key in self._values:
             return self._values[source.key]
         if source.steps:
             base = self._follow(Source(source.root, source.steps[:-1]))
-            value = self._step(base, *source.steps[-1])
-        elif source.root[0] == "object":
+            step, key = source.steps[-1]
+            follow = STEPS[step]
+            if follow is None:
+                raise _Unwatchable
+            value = follow(self, base, step, key)
+        elif source.root[0] == RootKind.OBJECT:
             value = source.root[1].value
-        elif source.root[0] == "global":
+        elif source.root[0] == RootKind.GLOBAL:
             value = self.function.__globals__
         else:
             raise _Unwatchable
         self._values[source.key] = value
         return value
 
-    def _step(self, base, step: str, key):
-        if step == "dict_item":
-            self._watch_key(base, key)
-            return base[key]
-        if step == "attr":
-            return self._attribute(base, key)
-        if step == "type":
-            self._pin(_PIN_TYPE, base, type(base))
-            return type(base)
-        if step in _FUNCTION_PINS:
-            if type(base) is not types.FunctionType:
-                raise _Unwatchable
-            kind, name = _FUNCTION_PINS[step]
-            value = getattr(base, name)
-            self._pin(kind, base, value)
-            return value
-        if step == "tuple_item" and isinstance(base, tuple):
-            return base[key]
-        if step == "generic_dict":
-            if isinstance(base, types.ModuleType):
-                return vars(base)  # a module keeps its dict for life
-            return self._instance_dict(base)
-        if step == "type_dict" and isinstance(base, type):
-            self._watch_type(base)
-            return _rt.dict_of(base)
-        if step in ("dict_key_at", "dict_value_at"):
-            self._watch_key(base, _ANY)
-            return list(base if step == "dict_key_at" else base.values())[key]
-        if step == "type_mro" and isinstance(base, type):
-            self._watch_type(base)
-            return base.__mro__
-        raise _Unwatchable
+    # -- steps: the value behind one, whose place is watched or pinned from then on ------------------------------------
+    def _dict_item(self, base, step: StepKind, key):
+        self._watch_key(base, key)
+        return base[key]
+
+    def _attr(self, base, step: StepKind, name: str):
+        return self._attribute(base, name)
+
+    def _type(self, base, step: StepKind, key):
+        self._type_of(base)
+        return type(base)
+
+    def _of_function(self, base, step: StepKind, key):
+        if type(base) is not types.FunctionType:
+            raise _Unwatchable
+        kind, name = _FUNCTION_PINS[step]
+        value = getattr(base, name)
+        self._pin(kind, base, value)
+        return value
+
+    def _tuple_item(self, base, step: StepKind, key):
+        return _of(tuple, base)[key]
+
+    def _generic_dict(self, base, step: StepKind, key):
+        if isinstance(base, types.ModuleType):
+            return vars(base)  # a module keeps its dict for life
+        return self._instance_dict(base)
+
+    def _type_dict(self, base, step: StepKind, key):
+        self._watch_type(_of(type, base))
+        return _rt.dict_of(base)
+
+    def _type_mro(self, base, step: StepKind, key):
+        self._watch_type(_of(type, base))
+        return base.__mro__
+
+    def _dict_at(self, base, step: StepKind, key):
+        self._watch_key(base, _ANY)
+        return list(base if step == StepKind.DICT_KEY_AT else base.values())[key]
 
     def _attribute(self, base, name: str):
         if type(base) is types.ModuleType:
@@ -155,7 +174,7 @@ class _Walk:
         kind = type(base)
         if kind.__getattribute__ not in _PLAIN_READS:
             raise _Unwatchable
-        self._pin(_PIN_TYPE, base, kind)
+        self._pin(_rt.PIN_TYPE, base, kind)
         self._watch_type(kind)
         in_class = _class_attribute(kind, name)
         if _is_data_descriptor(in_class):
@@ -175,7 +194,7 @@ class _Walk:
         if space and type(next(reversed(space))) is not str:
             raise _Unwatchable
         _rt.dict_settle(space)
-        self._pin(_PIN_DICT, base, space)
+        self._pin(_rt.PIN_DICT, base, space)
         return space
 
     def _pin(self, kind: int, base, expected) -> None:
@@ -195,6 +214,45 @@ class _Walk:
         if not _has_version(kind):
             raise _Unwatchable
         self.types[id(kind)] = kind
+
+
+#: How each kind of step is followed; None for what tells nobody that it changes.
+STEPS: dict[StepKind, Callable[[_Walk, Any, StepKind, Any], Any] | None] = {
+    StepKind.ATTR: _Walk._attr,
+    StepKind.GENERIC_DICT: _Walk._generic_dict,
+    StepKind.SPACE: None,
+    StepKind.DICT_ITEM: _Walk._dict_item,
+    StepKind.TUPLE_ITEM: _Walk._tuple_item,
+    StepKind.LIST_ITEM: None,
+    StepKind.TYPE: _Walk._type,
+    StepKind.TYPE_DICT: _Walk._type_dict,
+    StepKind.TYPE_MRO: _Walk._type_mro,
+    StepKind.CODE: _Walk._of_function,
+    StepKind.CLOSURE: _Walk._of_function,
+    StepKind.DEFAULTS: _Walk._of_function,
+    StepKind.KWDEFAULTS: _Walk._of_function,
+    StepKind.DICT_KEY_AT: _Walk._dict_at,
+    StepKind.DICT_VALUE_AT: _Walk._dict_at,
+    StepKind.ITEM: None,
+    StepKind.CALL: None,
+    StepKind.APPLY: None,
+}
+#: How what matters of a value is watched, its place apart.
+MATTERS: dict[Matter, Callable[..., None]] = {
+    Matter.IDENTITY: _Walk._nothing_more,
+    Matter.TYPE: _Walk._type_of,
+    Matter.ATTRIBUTES: _Walk._attributes,
+    Matter.CONTAINS: _Walk._watch_key,
+    Matter.KEYS: _Walk._keys,
+    Matter.EMPTY_LIST: _Walk._empty_list,
+}
+
+
+def _of(kind: type, value):
+    """The value, if it is of this type."""
+    if not isinstance(value, kind):
+        raise _Unwatchable
+    return value
 
 
 #: How attributes of an instance are read where nothing is computed; a namespace has the same C function under its own name.

@@ -10,6 +10,7 @@ from ...dynamo import launch_result
 from ...dynamo.launch_result import LaunchResult
 from ...errors import Unsupported
 from ...ir.guard import Guard
+from ...ir.kinds import GuardKind, RootKind, StepKind
 from ...ir.objects import ObjectKey
 from ...ir.program import Kernel, KnownKeys, Launch, Param
 from ...ir.source import Source
@@ -163,19 +164,19 @@ def kernel_guards(site: LaunchSite) -> list[Guard]:
     from triton import knobs
 
     function = jit_function_of(site.kernel)
-    source = Source(("object", ObjectKey(function)), (("attr", "_src"),))
-    guards = [Guard("id", source, ObjectKey(function._src), f"source of kernel {function.__name__}")]
+    source = Source((RootKind.OBJECT, ObjectKey(function)), ((StepKind.ATTR, "_src"),))
+    guards = [Guard(GuardKind.ID, source, ObjectKey(function._src), f"source of kernel {function.__name__}")]
     for owner, name, text in (
         (function, "debug", f"debug of kernel {function.__name__}"),
         (knobs.runtime, "debug", "triton.knobs.runtime.debug"),
         (knobs.compilation, "instrumentation_mode", "triton.knobs.compilation.instrumentation_mode"),
     ):
-        source = Source(("object", ObjectKey(owner)), (("attr", name),), text)
-        guards.append(Guard("equals", source, ObjectKey(getattr(owner, name)), text))
+        source = Source((RootKind.OBJECT, ObjectKey(owner)), ((StepKind.ATTR, name),), text)
+        guards.append(Guard(GuardKind.EQUALS, source, ObjectKey(getattr(owner, name)), text))
     for (name, _), (value, space) in function.used_global_vals.items():
-        source = Source(("object", ObjectKey(space)), (("dict_item", name),))
+        source = Source((RootKind.OBJECT, ObjectKey(space)), ((StepKind.DICT_ITEM, name),))
         plain = type(value) in (int, float, bool, str, bytes) or type(value).__name__ == "constexpr"
-        kind = "equals" if plain else "id"
+        kind = GuardKind.EQUALS if plain else GuardKind.ID
         guards.append(Guard(kind, source, ObjectKey(value), f"global {name} of kernel {site.kernel.fn.__name__}"))
     guards += launchers.guards(function)
     guards += launchers.guards(site.kernel) if site.kernel is not function else []
@@ -183,8 +184,10 @@ def kernel_guards(site: LaunchSite) -> list[Guard]:
         index = site.kernel.index_of(site.record.config)
         if index is not None:
             text = f"pre_hook of the config that was chosen for kernel {function.__name__}"
-            source = Source(("object", ObjectKey(site.kernel.originals[index])), (("attr", "pre_hook"),), text)
-            guards.append(Guard("id", source, ObjectKey(site.kernel.pre_hooks[index]), text))
+            source = Source(
+                (RootKind.OBJECT, ObjectKey(site.kernel.originals[index])), ((StepKind.ATTR, "pre_hook"),), text
+            )
+            guards.append(Guard(GuardKind.ID, source, ObjectKey(site.kernel.pre_hooks[index]), text))
     return guards
 
 

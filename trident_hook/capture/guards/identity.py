@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from ... import _rt
 from ...errors import Unsupported
-from ...ir.guard import UNWATCHED_STEPS, Guard
+from ...ir.guard import Guard
+from ...ir.kinds import STEPS, GuardKind, RootKind, StepKind
 from ...ir.objects import ObjectKey
 from ...ir.source import Source
 
@@ -55,11 +56,11 @@ def guards_of_identity(nodes: list, source_of, guards: list[Guard]) -> list[Guar
     here = tuple(s.source for s in in_question if not _is_watchable(s))
     if len(here) > 1:
         guards = [guard for guard in guards if not _is_part(guard, here)]
-        added.append(Guard("distinct", here[0], here, "distinct objects"))
+        added.append(Guard(GuardKind.DISTINCT, here[0], here, "distinct objects"))
     if there and (here or len(there) > 1):
-        added.append(Guard("env_distinct", there[0], there, "distinct objects"))
+        added.append(Guard(GuardKind.ENV_DISTINCT, there[0], there, "distinct objects"))
         if here:
-            added.append(Guard("not_of_env", here[0], here, "distinct objects"))
+            added.append(Guard(GuardKind.NOT_OF_ENV, here[0], here, "distinct objects"))
     return [*guards, *added]
 
 
@@ -95,9 +96,9 @@ def _seen(node, source_of) -> Seen:
     owner = id(node.parent.kwargs.get("example_value")) if _reads_space(node) else None
     is_exact = not kinds.isdisjoint(_EXACT) or (owner is not None and type(value) is dict)
     source = source_of(node)
-    is_fixed = "id_match" in kinds or (source.root[0] == "object" and not source.steps)
+    is_fixed = "id_match" in kinds or (source.root[0] == RootKind.OBJECT and not source.steps)
     if is_fixed:
-        source = Source(("object", ObjectKey(value)))
+        source = Source((RootKind.OBJECT, ObjectKey(value)))
     return Seen(source, value, type(value) if is_exact or is_fixed else None, is_fixed, owner)
 
 
@@ -114,7 +115,7 @@ def _has_space(seen: Seen) -> bool:
 
 
 def _space_of(seen: Seen) -> Seen:
-    step = "generic_dict" if _is_watchable(seen) else "space"
+    step = StepKind.GENERIC_DICT if _is_watchable(seen) else StepKind.SPACE
     return Seen(seen.source.then(step), _rt.dict_of(seen.value), dict, False, id(seen.value))
 
 
@@ -139,7 +140,7 @@ def _refuse_hidden(groups: list[list[Seen]]) -> None:
 def _sameness(group: list[Seen]) -> list[Guard]:
     first = group[0]
     return [
-        Guard("same", s.source, first.source, "one object")
+        Guard(GuardKind.SAME, s.source, first.source, "one object")
         for s in group[1:]
         if not s.is_fixed and not _may_be_missing(s)
     ]
@@ -147,7 +148,7 @@ def _sameness(group: list[Seen]) -> list[Guard]:
 
 def _may_be_missing(seen: Seen) -> bool:
     """A `__dict__` that is only looked at where there is one."""
-    return any(step == "space" for step, _ in seen.source.steps)
+    return any(step == StepKind.SPACE for step, _ in seen.source.steps)
 
 
 def _by_type(seen: list[Seen]) -> list[list[Seen]]:
@@ -164,9 +165,9 @@ def _is_watchable(seen: Seen) -> bool:
     """Nothing of the call is read to reach it, and its place cannot change without a word."""
     if seen.is_fixed:
         return True
-    return not seen.source.is_input and not any(step in UNWATCHED_STEPS for step, _ in seen.source.steps)
+    return not seen.source.is_input and all(STEPS[step].tells for step, _ in seen.source.steps)
 
 
 def _is_part(guard: Guard, sources: tuple) -> bool:
     """Dynamo's own guard on tensors, of which `sources` say more."""
-    return guard.kind == "distinct" and {s.key for s in guard.arg} <= {s.key for s in sources}
+    return guard.kind is GuardKind.DISTINCT and {s.key for s in guard.arg} <= {s.key for s in sources}

@@ -13,6 +13,7 @@ import types
 
 from ...errors import Unsupported
 from ...ir.guard import Guard
+from ...ir.kinds import GuardKind, RootKind, StepKind
 from ...ir.objects import ObjectKey
 from ...ir.source import Source
 from ...runtime.class_facts import facts_of
@@ -35,7 +36,7 @@ def guards_of_the_environment(guards: list[Guard], values: list, traced_code: li
             "buffer", "isinstance(..., torch.nn.Buffer) asks for a mark on the tensor, which is not guarded"
         )
     classes = _classes(guards, _names_in(traced_code, guards))
-    added = [Guard("class_facts", _object(c), ObjectKey(facts), "class") for c, facts in classes.items()]
+    added = [Guard(GuardKind.CLASS_FACTS, _object(c), ObjectKey(facts), "class") for c, facts in classes.items()]
     codes = set(traced_code)
     methods = [f for f in _methods(classes) if f.__code__ in codes and _is_users(f.__module__)]
     for method in methods:
@@ -53,7 +54,7 @@ def guards_of_the_environment(guards: list[Guard], values: list, traced_code: li
 def _classes(guards: list[Guard], names: frozenset[str] | None) -> dict:
     classes = {}
     for guard in guards:
-        kind = guard.arg.type_ if guard.kind == "tensor" else guard.arg.value if guard.kind in ("type", "id") else None
+        kind = _told_by(guard)
         if isinstance(kind, type) and kind not in classes:
             facts = facts_of(kind, None if issubclass(kind, enum.Enum) else names)
             if facts is not None:
@@ -61,12 +62,19 @@ def _classes(guards: list[Guard], names: frozenset[str] | None) -> dict:
     return classes
 
 
+def _told_by(guard: Guard):
+    """The class that a guard asks for, or the object, which may be one; None where it asks for neither."""
+    if guard.kind is GuardKind.TENSOR:
+        return guard.arg.type_
+    return guard.arg.value if guard.kind in (GuardKind.TYPE, GuardKind.ID) else None
+
+
 def _names_in(traced_code: list, guards: list[Guard]) -> frozenset[str] | None:
     """Names of attributes that the traced code can have read; None when it may have made up others."""
     names: set[str] = set()
     for code in traced_code:
         _note_names(code, names)
-    objects = [guard.arg.value for guard in guards if guard.kind in ("id", "type")]
+    objects = [guard.arg.value for guard in guards if guard.kind in (GuardKind.ID, GuardKind.TYPE)]
     made_up = any(isinstance(value, _READERS) or value in _READERS for value in objects if _is_plain_callable(value))
     return None if made_up or not names.isdisjoint(_MAKE_UP_NAMES) else frozenset(names)
 
@@ -110,11 +118,18 @@ def _functions_in(value) -> list:
 def _function_guards(function) -> list[Guard]:
     """The function is known by identity (its class is guarded); what it consists of can be exchanged in place."""
     source = _object(function)
-    guards = [Guard("id", source.then("code"), ObjectKey(function.__code__), "code of a method")]
-    for step, value in (("defaults", function.__defaults__), ("kwdefaults", function.__kwdefaults__)):
-        guards.append(Guard("id", source.then(step), ObjectKey(value), f"{step} of a method"))
+    guards = [Guard(GuardKind.ID, source.then(StepKind.CODE), ObjectKey(function.__code__), "code of a method")]
+    for step, value in ((StepKind.DEFAULTS, function.__defaults__), (StepKind.KWDEFAULTS, function.__kwdefaults__)):
+        guards.append(Guard(GuardKind.ID, source.then(step), ObjectKey(value), f"{step} of a method"))
     for name, value in (function.__kwdefaults__ or {}).items():
-        guards.append(Guard("id", source.then("kwdefaults").then("dict_item", name), ObjectKey(value), "default"))
+        guards.append(
+            Guard(
+                GuardKind.ID,
+                source.then(StepKind.KWDEFAULTS).then(StepKind.DICT_ITEM, name),
+                ObjectKey(value),
+                "default",
+            )
+        )
     return guards
 
 
@@ -128,14 +143,18 @@ def _global_hook_guards() -> list[Guard]:
     """Hooks on every module of the process: `nn.Module.__call__` looks at these dicts, Dynamo does not."""
     from torch.nn.modules import module
 
-    source = _object(module).then("generic_dict")
+    source = _object(module).then(StepKind.GENERIC_DICT)
     guards = []
     for name in ("backward_pre_hooks", "backward_hooks", "forward_hooks", "forward_pre_hooks"):
         hooks = getattr(module, f"_global_{name}", None)
         if hooks:
             raise Unsupported("module-hooks", f"torch.nn.modules.module._global_{name} is not empty")
         if hooks is not None:
-            guards.append(Guard("dict_length", source.then("dict_item", f"_global_{name}"), 0, "hooks on all modules"))
+            guards.append(
+                Guard(
+                    GuardKind.DICT_LENGTH, source.then(StepKind.DICT_ITEM, f"_global_{name}"), 0, "hooks on all modules"
+                )
+            )
     return guards
 
 
@@ -150,10 +169,10 @@ def _shadow_guards(traced_code: list, functions: list, globals_: dict) -> list[G
         spaces[code] = globals_
     guards = []
     for code, space in spaces.items():
-        source = Source(("global",), (), "G") if space is globals_ else _object(space)
+        source = Source((RootKind.GLOBAL,), (), "G") if space is globals_ else _object(space)
         for name in sorted(_global_names(code)):  # in an order that is the same in every process
             if name not in space and name in vars(builtins):
-                guards.append(Guard("dict_contains", source, (False, name), "a builtin"))
+                guards.append(Guard(GuardKind.DICT_CONTAINS, source, (False, name), "a builtin"))
     return guards
 
 
@@ -191,7 +210,7 @@ def _plain_function(value):
 
 
 def _object(value) -> Source:
-    return Source(("object", ObjectKey(value)))
+    return Source((RootKind.OBJECT, ObjectKey(value)))
 
 
 def _is_users(module: str | None) -> bool:

@@ -9,6 +9,7 @@ import builtins
 import dis
 
 from ...ir.guard import Guard
+from ...ir.kinds import GuardKind, RootKind
 
 #: Of exactly these types a question has one answer: hash and `==` run no code of the program.
 _PLAIN = (int, bool, float, complex, str, bytes, type(None))
@@ -20,11 +21,11 @@ _NOT_SEEN = ("EXTENDED_ARG", "CACHE", "PRECALL", "NOP", "RESUME")
 def without_order(guards: list[Guard], code) -> list[Guard]:
     """The guards, with a weaker one where the set that one asks for is an argument that `code`, the captured function's,
     asks only such questions of."""
-    return [Guard("members", g.source, g.arg, g.text) if _may_be_weaker(g, code) else g for g in guards]
+    return [Guard(GuardKind.MEMBERS, g.source, g.arg, g.text) if _may_be_weaker(g, code) else g for g in guards]
 
 
 def _may_be_weaker(guard: Guard, code) -> bool:
-    if guard.kind != "equals" or guard.source.root[0] != "local" or guard.source.steps:
+    if guard.kind is not GuardKind.EQUALS or guard.source.root[0] != RootKind.LOCAL or guard.source.steps:
         return False
     wanted = guard.arg.value
     if type(wanted) not in (set, frozenset) or any(type(member) not in _PLAIN for member in wanted):

@@ -13,6 +13,7 @@ from ...dynamo.generated_names import item_of_tuple_iterator
 from ...dynamo.patches.guard_recording import GuardLog, Node
 from ...errors import Unsupported
 from ...ir.guard import Guard, ShapeText, TensorFacts
+from ...ir.kinds import GuardKind, RootKind, StepKind
 from ...ir.objects import ObjectKey
 from ...ir.source import Source
 from ..graph import float_inputs
@@ -25,25 +26,32 @@ from .set_order import without_order
 _DYNAMO_GLOBALS = re.compile(r"__import_|__builtins_dict__|___unnamed_scope|__subclass_|\w*_\d{6,}_c[\w/]+$")
 
 _SIMPLE_ACCESSORS = {
-    "get_generic_dict": "generic_dict",
-    "type": "type",
-    "type_dict": "type_dict",
-    "type_mro": "type_mro",
-    "code": "code",
-    "closure": "closure",
-    "func_defaults": "defaults",
-    "func_kwdefaults": "kwdefaults",
-    "weakref_call": "call",
-    "call_function_no_args": "call",
+    "get_generic_dict": StepKind.GENERIC_DICT,
+    "type": StepKind.TYPE,
+    "type_dict": StepKind.TYPE_DICT,
+    "type_mro": StepKind.TYPE_MRO,
+    "code": StepKind.CODE,
+    "closure": StepKind.CLOSURE,
+    "func_defaults": StepKind.DEFAULTS,
+    "func_kwdefaults": StepKind.KWDEFAULTS,
+    "weakref_call": StepKind.CALL,
+    "call_function_no_args": StepKind.CALL,
 }
 _KEYED_ACCESSORS = {
-    "getattr": ("attr", "attr"),
-    "generic_getattr": ("attr", "attr"),
-    "dict_getitem": ("dict_item", "key"),
-    "list_getitem": ("list_item", "key"),
-    "tuple_getitem": ("tuple_item", "key"),
-    "get_key": ("dict_key_at", "index"),
-    "get_value": ("dict_value_at", "index"),
+    "getattr": (StepKind.ATTR, "attr"),
+    "generic_getattr": (StepKind.ATTR, "attr"),
+    "dict_getitem": (StepKind.DICT_ITEM, "key"),
+    "list_getitem": (StepKind.LIST_ITEM, "key"),
+    "tuple_getitem": (StepKind.TUPLE_ITEM, "key"),
+    "get_key": (StepKind.DICT_KEY_AT, "index"),
+    "get_value": (StepKind.DICT_VALUE_AT, "index"),
+}
+_ITEMS = {tuple: StepKind.TUPLE_ITEM, list: StepKind.LIST_ITEM, dict: StepKind.DICT_ITEM}
+_CONSTANTS = {
+    "none_match": GuardKind.NONE,
+    "not_none": GuardKind.NOT_NONE,
+    "true_match": GuardKind.TRUE,
+    "false_match": GuardKind.FALSE,
 }
 #: Methods whose name is not that of the leaf class that they make.
 _LEAF_CLASSES = {"tuple_iterator_length": "tuple_iterator_len"}
@@ -74,7 +82,7 @@ class GuardTranslator:
             source = self._source_of(node)
             if not node.leaves and id(node) not in parents and "example_value" in node.kwargs and node.parent.parent:
                 # Reading it is the guard (HASATTR); its type is more than Dynamo asks for.
-                guards.append(Guard("type", source, ObjectKey(type(node.kwargs["example_value"])), "is there"))
+                guards.append(Guard(GuardKind.TYPE, source, ObjectKey(type(node.kwargs["example_value"])), "is there"))
             for kind, args in node.leaves:
                 if kind == "dimension_marking":
                     guards += _unmarked(source, args)
@@ -102,39 +110,40 @@ class GuardTranslator:
 
     def _make_source(self, node: Node) -> Source:
         if node.parent is None:
-            return Source(("none",), (), "root")
+            return Source((RootKind.NONE,), (), "root")
         accessor, kwargs = node.accessor, node.kwargs
         text = kwargs.get("source") or (node.args[1] if len(node.args) > 1 else "")
         if accessor == "framelocals":
-            return Source(("local", kwargs["key"][0]), (), text)
+            return Source((RootKind.LOCAL, kwargs["key"][0]), (), text)
         if accessor == "globals_dict":
-            return Source(("global",), (), "G")
+            return Source((RootKind.GLOBAL,), (), "G")
         base = self._source_of(node.parent)
-        if accessor == "dict_getitem" and base.root == ("global",) and not base.steps:
+        if accessor == "dict_getitem" and base.root == (RootKind.GLOBAL,) and not base.steps:
             name = kwargs["key"]
             if isinstance(name, str) and _DYNAMO_GLOBALS.match(name):
-                return Source(("object", ObjectKey(self.globals[name])), (), text)
+                return Source((RootKind.OBJECT, ObjectKey(self.globals[name])), (), text)
         if accessor in _SIMPLE_ACCESSORS:
             return base.then(_SIMPLE_ACCESSORS[accessor], None, text)
         if accessor == "get_value" and (key := _key_at(node.parent, kwargs["index"])) is not None:
-            return base.then("dict_item", key, text)  # as the recipe names it; a guard on the key at that place exists
+            # As the recipe names it; a guard on the key at that place exists.
+            return base.then(StepKind.DICT_ITEM, key, text)
         if accessor in _KEYED_ACCESSORS:
             step, argument = _KEYED_ACCESSORS[accessor]
             return base.then(step, kwargs[argument], text)
         if accessor == "getitem":
             value = node.parent.kwargs.get("example_value")
-            step = {tuple: "tuple_item", list: "list_item", dict: "dict_item"}.get(type(value), "item")
+            step = _ITEMS.get(type(value), StepKind.ITEM)
             return base.then(step, kwargs["key"], text)
         if accessor == "tuple_iterator_getitem":
-            return base.then("apply", ObjectKey(_item_of_tuple_iterator(kwargs["index"])), text)
+            return base.then(StepKind.APPLY, ObjectKey(_item_of_tuple_iterator(kwargs["index"])), text)
         if accessor == "grad":
-            return base.then("attr", "grad", text)
+            return base.then(StepKind.ATTR, "grad", text)
         if accessor == "lambda":
             fixed = _constant_lambda(kwargs.get("python_lambda"))
             if fixed is not None:
-                return Source(("object", ObjectKey(fixed)), (), text)
+                return Source((RootKind.OBJECT, ObjectKey(fixed)), (), text)
             if node.parent.parent is not None:
-                return base.then("apply", ObjectKey(kwargs["python_lambda"]), text)
+                return base.then(StepKind.APPLY, ObjectKey(kwargs["python_lambda"]), text)
         raise Unsupported("guard-accessor", f"{accessor} ({text})")
 
     # -- leaves --------------------------------------------------------------------------------------------------
@@ -145,34 +154,35 @@ class GuardTranslator:
             if kind in _STATE_LEAVES:
                 return None
             if kind == "default_device":
-                return Guard("default_device", source, _current_device(), text)
+                return Guard(GuardKind.DEFAULT_DEVICE, source, _current_device(), text)
             if kind == "lambda" and any(known in text for known in _STATE_LAMBDAS):
                 return None
             raise Unsupported("guard", f"{kind} on the frame: {text}")
         if kind == "tensor_match":
-            return Guard("tensor", source, self._tensor_facts(value, args), text)
+            return Guard(GuardKind.TENSOR, source, self._tensor_facts(value, args), text)
         if kind == "type_match":
             _check_scalar_subclass(type(value), source)
-            return Guard("type", source, ObjectKey(_resolve(args[0], type(value), kind, text)), text)
+            return Guard(GuardKind.TYPE, source, ObjectKey(_resolve(args[0], type(value), kind, text)), text)
         if kind == "id_match":
-            return Guard("id", source, ObjectKey(_resolve(args[0], value, kind, text)), text)
+            return Guard(GuardKind.ID, source, ObjectKey(_resolve(args[0], value, kind, text)), text)
         if kind == "equals_match":
-            return Guard("equals", source, ObjectKey(args[0]), text)
+            return Guard(GuardKind.EQUALS, source, ObjectKey(args[0]), text)
         if kind in ("float_is_nan", "complex_is_nan"):
-            return Guard("nan", source, ObjectKey(value), text)
-        if kind in ("none_match", "not_none", "true_match", "false_match"):
-            names = {"none_match": "none", "true_match": "true", "false_match": "false"}
-            return Guard(names.get(kind, kind), source, None, text)
+            return Guard(GuardKind.NAN, source, ObjectKey(value), text)
+        if kind in _CONSTANTS:
+            return Guard(_CONSTANTS[kind], source, None, text)
         if kind == "length_check":
-            return Guard("length", source, args[0], text)
+            return Guard(GuardKind.LENGTH, source, args[0], text)
         if kind == "dict_length_check":
-            return Guard("dict_length", source, args[0], text)
+            return Guard(GuardKind.DICT_LENGTH, source, args[0], text)
         if kind == "dict_contains":
-            return Guard("dict_contains", source, (bool(args[0]), args[1]), text)
+            return Guard(GuardKind.DICT_CONTAINS, source, (bool(args[0]), args[1]), text)
         if kind == "no_hasattr":
-            return Guard("no_attr", source, args[0], text)
+            return Guard(GuardKind.NO_ATTR, source, args[0], text)
         # The tree owns its leaves: one that is called after the tree is gone ends the process.
-        return Guard("residual", source, (ObjectKey(self._leaf_object(node, kind, args)), ObjectKey(self.root)), text)
+        return Guard(
+            GuardKind.RESIDUAL, source, (ObjectKey(self._leaf_object(node, kind, args)), ObjectKey(self.root)), text
+        )
 
     def _leaf_object(self, node: Node, kind: str, args: tuple):
         """Dynamo's own leaf guard, which can be called with a value. TENSOR_MATCH must never come here: called alone
@@ -200,10 +210,10 @@ class GuardTranslator:
     def _relational(self, kind: str, args: tuple) -> Guard:
         if kind == "no_tensor_aliasing_guard":
             sources = tuple(self._source_of(self.log.node_of(m)) for m in args[0])
-            return Guard("distinct", sources[0], sources, _text(args))
+            return Guard(GuardKind.DISTINCT, sources[0], sources, _text(args))
         if kind == "object_aliasing_guard":
             first, second = (self._source_of(self.log.node_of(m)) for m in args[:2])
-            return Guard("same", first, second, _text(args))
+            return Guard(GuardKind.SAME, first, second, _text(args))
         raise Unsupported("guard", f"{kind}: {_text(args)}")
 
     def _epilogue(self, args: tuple, nodes: list[Node]) -> list[Guard]:
@@ -220,15 +230,17 @@ class GuardTranslator:
             if tree is None:
                 texts.append(text)
             else:
-                guards.append(Guard("finite", self._named(tree, sources), None, text))
+                guards.append(Guard(GuardKind.FINITE, self._named(tree, sources), None, text))
         for text in texts:
             float_inputs.refuse_compared(text, self.symbolic_floats)
             pair = _identity(text)
             if pair is None:
-                guards.append(Guard("shape", Source(("none",), (), text), _shape_text(text, sources), text))
+                guards.append(
+                    Guard(GuardKind.SHAPE, Source((RootKind.NONE,), (), text), _shape_text(text, sources), text)
+                )
             else:
                 first, second = (self._named(side, sources) for side in pair)
-                guards.append(Guard("same", first, second, text))
+                guards.append(Guard(GuardKind.SAME, first, second, text))
         return guards
 
     def _named(self, tree: ast.AST, sources: dict) -> Source:
@@ -239,15 +251,15 @@ class GuardTranslator:
             return sources[text]
         local, name = local_name(tree), local_name(tree, "G")
         if local is not None:
-            return Source(("local", local), (), text)
+            return Source((RootKind.LOCAL, local), (), text)
         if name is not None and _DYNAMO_GLOBALS.match(name):
-            return Source(("object", ObjectKey(self.globals[name])), (), text)
+            return Source((RootKind.OBJECT, ObjectKey(self.globals[name])), (), text)
         if name is not None:
-            return Source(("global",), (("dict_item", name),), text)
+            return Source((RootKind.GLOBAL,), ((StepKind.DICT_ITEM, name),), text)
         if isinstance(tree, ast.Attribute):
-            return self._named(tree.value, sources).then("attr", tree.attr, text)
+            return self._named(tree.value, sources).then(StepKind.ATTR, tree.attr, text)
         if isinstance(tree, ast.Subscript) and isinstance(tree.slice, ast.Constant):
-            return self._named(tree.value, sources).then("item", tree.slice.value, text)
+            return self._named(tree.value, sources).then(StepKind.ITEM, tree.slice.value, text)
         raise Unsupported("guard", f"identity of a value that no guard reads: {text}")
 
     def _check_complete(self, nodes: list[Node]) -> None:
@@ -271,7 +283,7 @@ def _unmarked(source: Source, args: tuple) -> list[Guard]:
     expected, absent, dependent = args[:3]
     if expected or dependent:
         raise Unsupported("guard", f"dimensions of {source} are marked: {_text(args)}")
-    return [Guard("no_attr", source, name, f"not hasattr({source}, {name!r})") for name in absent]
+    return [Guard(GuardKind.NO_ATTR, source, name, f"not hasattr({source}, {name!r})") for name in absent]
 
 
 def _check_scalar_subclass(type_: type, source: Source) -> None:
@@ -367,7 +379,7 @@ def local_name(node: ast.AST, scope: str = "L") -> str | None:
 def _dedupe(guards: list[Guard]) -> list[Guard]:
     seen, unique = set(), []
     for guard in guards:
-        key = (guard.kind, guard.source.key, repr(guard.arg) if guard.kind != "id" else guard.arg)
+        key = (guard.kind, guard.source.key, repr(guard.arg) if guard.kind is not GuardKind.ID else guard.arg)
         if key not in seen:
             seen.add(key)
             unique.append(guard)
