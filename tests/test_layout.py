@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -235,6 +236,50 @@ def test_every_patch_is_in_the_catalogue():
     for one in catalogue.PATCHES:
         assert all((one.why, one.about, one.gone_when)), one
         assert one.changes(), (one.about, one.missing)
+
+
+# -- kinds: what guards, steps and sources are is said by trident_hook/ir/kinds.py, never by a string --------------------
+
+
+@functools.cache
+def names_of_kinds() -> set[str]:
+    """Values of the enums of ir/kinds.py, read from its text."""
+    tree = ast.parse((ROOT / "trident_hook" / "ir" / "kinds.py").read_text())
+    enums = [n for n in tree.body if isinstance(n, ast.ClassDef) and n.name in ("GuardKind", "StepKind", "RootKind")]
+    return {n.value.value for one in enums for n in one.body if isinstance(n, ast.Assign)}
+
+
+def strings_for_kinds(text: str) -> list[str]:
+    """`Guard("id", ...)`, `source.then("attr", ...)`, `Source(("local", ...))`, `guard.kind == "id"`, `step in ("attr", ...)`."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and node.args:
+            called = ast.unparse(node.func)
+            first = node.args[0].elts[0] if isinstance(node.args[0], ast.Tuple) and node.args[0].elts else node.args[0]
+            if re.search(r"(^|\.)(Guard|Source|Fact|note)$|\.then$", called) and is_name(first):
+                found.append(ast.unparse(node))
+        elif isinstance(node, ast.Compare):
+            left = ast.unparse(node.left)
+            if re.search(r"(^|\b)(guard|g|fact|about)\.kind$|^step$|\.root\[0\]$", left):
+                found += [ast.unparse(node) for one in ast.walk(node.comparators[0]) if is_name(one)]
+    return found
+
+
+def is_name(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value in names_of_kinds()
+
+
+def test_no_kind_is_named_by_a_string():
+    for path in sorted((ROOT / "trident_hook").rglob("*.py")):
+        assert strings_for_kinds(path.read_text()) == [], path.relative_to(ROOT)
+
+
+@pytest.mark.parametrize("text", [
+    "Guard('id', source)", "source.then('attr', 'x')", "Source(('local', 'x'))", "guard.kind == 'id'", "step in ('attr', 'call')",
+    "source.root[0] != 'local'", "[g for g in guards if g.kind == 'tensor']",
+])  # fmt: skip
+def test_a_string_for_a_kind_is_found(text):
+    assert strings_for_kinds(text)
 
 
 # -- C -----------------------------------------------------------------------------------------------------------------

@@ -1,9 +1,8 @@
-"""Every kind of guard, step, fact, condition and check has a row with everybody who treats kinds differently; and nobody in the
-product names a kind by a string, past the tables."""
+"""Every kind of guard, step, fact, condition and check has a row with everybody who treats kinds differently. That nobody names a
+kind by a string, past the tables, is asked in test_layout.py."""
 
 from __future__ import annotations
 
-import ast
 import enum
 import re
 from pathlib import Path
@@ -110,44 +109,6 @@ def test_what_is_never_a_statement_is_watched_or_written_apart():
 def test_the_dispatcher_reads_what_it_may_ask():
     for kind, cost in facts.STEP_COST.items():
         assert cost is None or values.StoredReader.reads[kind] is not None, kind
-
-
-# -- no kind by a string ---------------------------------------------------------------------------------------------------
-
-NAMES = {str(kind) for some in (GuardKind, StepKind, RootKind, facts.FactKind) for kind in some}
-
-
-def strings_for_kinds(text: str) -> list[str]:
-    """`Guard("id", ...)`, `source.then("attr", ...)`, `Source(("local", ...))`, `guard.kind == "id"`, `step in ("attr", ...)`."""
-    found = []
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Call) and node.args:
-            called = ast.unparse(node.func)
-            first = node.args[0].elts[0] if isinstance(node.args[0], ast.Tuple) and node.args[0].elts else node.args[0]
-            if re.search(r"(^|\.)(Guard|Source|Fact|note)$|\.then$", called) and is_name(first):
-                found.append(ast.unparse(node))
-        elif isinstance(node, ast.Compare):
-            left = ast.unparse(node.left)
-            if re.search(r"(^|\b)(guard|g|fact|about)\.kind$|^step$|\.root\[0\]$", left):
-                found += [ast.unparse(node) for one in ast.walk(node.comparators[0]) if is_name(one)]
-    return found
-
-
-def is_name(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and node.value in NAMES
-
-
-def test_no_kind_is_named_by_a_string():
-    for path in sorted((ROOT / "trident_hook").rglob("*.py")):
-        assert strings_for_kinds(path.read_text()) == [], path.relative_to(ROOT)
-
-
-@pytest.mark.parametrize("text", [
-    "Guard('id', source)", "source.then('attr', 'x')", "Source(('local', 'x'))", "guard.kind == 'id'", "step in ('attr', 'call')",
-    "source.root[0] != 'local'", "[g for g in guards if g.kind == 'tensor']",
-])  # fmt: skip
-def test_a_string_for_a_kind_is_found(text):
-    assert strings_for_kinds(text)
 
 
 def test_an_unknown_kind_is_no_guard():

@@ -8,6 +8,7 @@ import sys
 
 from ...errors import Unsupported
 from ...ir.guard import Guard
+from ...ir.kinds import GuardKind, RootKind, StepKind
 from ...ir.objects import ObjectKey
 from ...ir.source import Source
 from ...runtime.class_facts import facts_of
@@ -35,13 +36,13 @@ def guards(kernel) -> list[Guard]:
     if facts is not None:
         found.append(
             Guard(
-                "class_facts",
-                Source(("object", ObjectKey(kind))),
+                GuardKind.CLASS_FACTS,
+                Source((RootKind.OBJECT, ObjectKey(kind))),
                 ObjectKey(facts),
                 f"{kind.__name__} launches as it did",
             )
         )
     if "run" not in vars(kernel):
-        space = Source(("object", ObjectKey(kernel))).then("generic_dict")
-        found.append(Guard("dict_contains", space, (False, "run"), "no run of its own"))
+        space = Source((RootKind.OBJECT, ObjectKey(kernel))).then(StepKind.GENERIC_DICT)
+        found.append(Guard(GuardKind.DICT_CONTAINS, space, (False, "run"), "no run of its own"))
     return found
