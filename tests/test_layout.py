@@ -183,6 +183,20 @@ def test_one_room_knows_dynamo():
     assert knowing, "the rule sees nothing"
 
 
+LOOKS_UP = re.compile(r"^\s*(?:from|import) torch\._dynamo\b", re.MULTILINE)
+#: It takes a folder's text, or helpers by what generated code calls them.
+READ_DYNAMOS_FILES = {"trident_hook/dynamo/audit.py", "trident_hook/dynamo/generated_names.py"}
+
+
+def test_names_of_dynamo_are_looked_up_in_one_table():
+    """`from .names import X`: a new name is a row of it."""
+    looking = {
+        name_of(path) for path in sources("trident_hook/dynamo", endings=(".py",)) if LOOKS_UP.search(path.read_text())
+    }
+    assert looking - READ_DYNAMOS_FILES == set()
+    assert looking, "the rule sees nothing"
+
+
 SETS = re.compile(r"\bsetattr\(|\bdelattr\(")
 
 

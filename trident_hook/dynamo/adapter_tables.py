@@ -6,15 +6,19 @@ from __future__ import annotations
 import contextlib
 import logging
 
-from torch._dynamo import variables
-from torch._dynamo.guards import GuardBuilder, install_guard
-from torch._dynamo.source import AttrSource
-from torch._dynamo.variables.builder import SourcelessBuilder, VariableBuilder
-from torch._dynamo.variables.ctx_manager import NullContextVariable
-from torch._dynamo.variables.misc import LambdaVariable, LoggingLoggerVariable
-from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
-
 from ..integrations.derived import launchers_of
+from .names import (
+    AttrSource,
+    GuardBuilder,
+    LambdaVariable,
+    LoggingLoggerVariable,
+    NullContextVariable,
+    SourcelessBuilder,
+    UserDefinedObjectVariable,
+    VariableBuilder,
+    install_guard,
+    variables,
+)
 from .patches.registry import added
 from .refusal import refuse
 from .variables import descriptor
@@ -146,8 +150,13 @@ class _FillingObject(UserDefinedObjectVariable):
         super().__init__(value, **kwargs)
         self.methods = methods
 
-    def var_getattr(self, tx, name):
-        method = super().var_getattr(tx, name)
+    def var_getattr(self, tx, name):  # as this is called before PyTorch 2.14
+        return self._filled(tx, name, super().var_getattr(tx, name))
+
+    def tp_getattro_impl(self, tx, name):  # and from then on
+        return self._filled(tx, name, super().tp_getattro_impl(tx, name))
+
+    def _filled(self, tx, name, method):
         if name not in self.methods:
             return method
 

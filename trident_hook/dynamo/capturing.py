@@ -23,7 +23,7 @@ _WAIT_S = 10  # at most, before a fork
 @contextlib.contextmanager
 def capturing(*changes):
     """Enters context managers, in order, alone in the process. Yields what they gave."""
-    from torch._dynamo import convert_frame
+    from .names import convert_frame
 
     with convert_frame.compile_lock:
         made = contextlib.ExitStack()

@@ -10,13 +10,11 @@ from typing import Any
 
 import torch
 from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy
-from torch._dynamo import convert_frame, eval_frame
-from torch._dynamo.hooks import Hooks
-from torch._dynamo.types import ConvertFrameReturn
 from torch._guards import TracingContext
 
 from . import adapters
 from .capturing import capturing
+from .names import ConvertFrameReturn, Hooks, convert_frame, eval_frame
 from .patches import catalogue
 from .patches.guard_recording import GuardLog, recording
 from .quiet import quiet

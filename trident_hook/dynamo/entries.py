@@ -11,7 +11,7 @@ _RESUMED = "torch_dynamo_resume_in"
 
 def forget(code: types.CodeType) -> None:
     """Drops Dynamo's cache entries of a code object. No call of it may be in Dynamo: it holds on to what that would free."""
-    from torch._dynamo.eval_frame import reset_code
+    from .names import reset_code
 
     reset_code(code)
 

@@ -9,7 +9,7 @@ _capturing = threading.local()
 
 def refuse(why: str):
     """Breaks the graph that Dynamo traces, here."""
-    from torch._dynamo.exc import unimplemented
+    from .names import unimplemented
 
     note_refusal(why)
     unimplemented(gb_type="launcher described to trident_hook", context=why, explanation=why, hints=[])

@@ -9,14 +9,14 @@ from ..ir.source import Source
 
 def is_default() -> bool:
     """Whether the program has asked for nothing: then what is not compiled yet may be."""
-    from torch._dynamo import eval_frame
+    from .names import eval_frame
 
     return getattr(getattr(eval_frame, "_stance", None), "stance", "default") == "default"
 
 
 def source() -> Source | None:
     """Where it is read; None where this PyTorch has none."""
-    from torch._dynamo import eval_frame
+    from .names import eval_frame
 
     if not hasattr(getattr(eval_frame, "_stance", None), "stance"):
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import torch
 
+from .. import names
 from . import trials
 from .registry import is_capturing, patch
 
@@ -15,15 +16,20 @@ def autograd_function(changes) -> None:
     is traced as the method that it is, which sets an attribute, and that is then set in every call. Where nothing requires
     grad, Dynamo puts the text of forward in the place of `apply`: eager runs it without grad mode, and an argument that
     comes back is a view of itself."""
-    from torch._dynamo.variables.ctx_manager import GradModeVariable
-    from torch._dynamo.variables.misc import AutogradFunctionContextVariable, AutogradFunctionVariable
-    from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
+    from ..names import (
+        AutogradFunctionContextVariable,
+        AutogradFunctionVariable,
+        GradModeVariable,
+        UserDefinedObjectVariable,
+    )
 
     def is_the_programs(ctx, name: str) -> bool:
         return name == "mark_non_differentiable" and ctx.source is not None
 
     def var_getattr(self, tx, name):
-        return UserDefinedObjectVariable.var_getattr(self, tx, name) if is_the_programs(self, name) else None
+        if not is_the_programs(self, name):
+            return None
+        return getattr(UserDefinedObjectVariable, names.method("reads an attribute"))(self, tx, name)
 
     def call_method(self, tx, name, args, kwargs):
         if is_the_programs(self, name):
@@ -42,15 +48,14 @@ def autograd_function(changes) -> None:
 
         return call_apply_as_eager
 
-    changes.in_front(AutogradFunctionContextVariable, "var_getattr", var_getattr)
-    changes.in_front(AutogradFunctionContextVariable, "call_method", call_method)
-    changes.replace(AutogradFunctionVariable, "call_apply", make)
+    changes.in_front(AutogradFunctionContextVariable, "reads an attribute", var_getattr)
+    changes.in_front(AutogradFunctionContextVariable, "calls a method", call_method)
+    changes.replace(AutogradFunctionVariable, "is applied", make)
 
 
 def _may_require_grad(args, kwargs) -> bool:
     """At least where Dynamo thinks so (`AutogradFunctionVariable.call_apply`)."""
-    from torch._dynamo.variables import NNModuleVariable
-    from torch._dynamo.variables.base import VariableTracker
+    from ..names import NNModuleVariable, VariableTracker
 
     found = []
 
@@ -64,7 +69,7 @@ def _may_require_grad(args, kwargs) -> bool:
 
 def _with_views(tx, result, given):
     """Results that are arguments, as views of themselves."""
-    from torch._dynamo.variables import TupleVariable
+    from ..names import TupleVariable
 
     known = {variable.as_proxy().node for variable in given if variable.is_tensor()}
 

@@ -22,7 +22,7 @@ _OPERATORS = (operator.add, operator.mul, operator.iadd, operator.imul)
 )
 def order_of_keys(changes) -> None:
     """`move_to_end` changes no value, so Dynamo takes the dict to be as it was."""
-    from torch._dynamo.variables.dicts import ConstDictVariable, SetVariable
+    from ..names import ConstDictVariable, SetVariable
 
     def has_new_items(self):
         if isinstance(self, SetVariable) or self.should_reconstruct_all:
@@ -42,13 +42,13 @@ def order_of_keys(changes) -> None:
 )
 def changed_sets(changes) -> None:
     """Dynamo empties and refills a set; where its members then are depends on what the set was before."""
-    from torch._dynamo.variables.dicts import SetVariable
+    from ..names import SetVariable
 
     def call_method(self, tx, name, args, kwargs):
         if name in _SET_CHANGES and self.source is not None:
             forbid("container", "a set that came from outside is changed: the order of its members would be another")
 
-    changes.in_front(SetVariable, "call_method", call_method)
+    changes.in_front(SetVariable, "calls a method", call_method)
 
 
 @patch(
@@ -58,10 +58,7 @@ def changed_sets(changes) -> None:
 )
 def lengths_of_deques(changes) -> None:
     """Dynamo takes every deque that comes from outside for one without a maximal length."""
-    from torch._dynamo.guards import GuardBuilder, install_guard
-    from torch._dynamo.source import AttrSource
-    from torch._dynamo.variables.builder import VariableBuilder
-    from torch._dynamo.variables.lists import DequeVariable
+    from ..names import AttrSource, DequeVariable, GuardBuilder, VariableBuilder, install_guard
 
     def wrap(self, value):
         if isinstance(value, collections.deque):
@@ -75,7 +72,7 @@ def lengths_of_deques(changes) -> None:
             forbid("container", "a deque with a maximal length is filled from the left")
 
     changes.in_front(VariableBuilder, "_wrap", wrap)
-    changes.in_front(DequeVariable, "call_method", call_method)
+    changes.in_front(DequeVariable, "calls a method", call_method)
 
 
 @patch(
@@ -85,10 +82,7 @@ def lengths_of_deques(changes) -> None:
 )
 def named_tuples(changes) -> None:
     """`_replace` is traced into a tuple without fields, and `+` and `*` give the same class with the fields that it had."""
-    from torch._dynamo.variables.base import ValueMutationNew
-    from torch._dynamo.variables.builtin import BuiltinVariable
-    from torch._dynamo.variables.functions import UserMethodVariable
-    from torch._dynamo.variables.lists import NamedTupleVariable
+    from ..names import BuiltinVariable, NamedTupleVariable, UserMethodVariable, ValueMutationNew
 
     def call_bound(self, tx, args, kwargs):
         made = self.obj if isinstance(self.obj, NamedTupleVariable) else None
@@ -103,8 +97,9 @@ def named_tuples(changes) -> None:
         if self.fn in _OPERATORS and any(isinstance(_real(v), NamedTupleVariable) for v in args):
             forbid("container", "`+` or `*` of a named tuple")
 
-    changes.in_front(UserMethodVariable, "call_function", call_bound)
-    changes.in_front(BuiltinVariable, "call_function", call_function)
+    if hasattr(NamedTupleVariable, "fields"):  # from PyTorch 2.12 on they are traced as objects, and keep their fields
+        changes.in_front(UserMethodVariable, "is called", call_bound)
+    changes.in_front(BuiltinVariable, "is called", call_function)
 
 
 @patch(
@@ -114,8 +109,7 @@ def named_tuples(changes) -> None:
 )
 def multiplied_lists(changes) -> None:
     """`v *= 2` gives a list in the place of `v`, which the other names of it do not see."""
-    from torch._dynamo.variables.builtin import BuiltinVariable
-    from torch._dynamo.variables.lists import BaseListVariable
+    from ..names import BaseListVariable, BuiltinVariable
 
     def call_method(self, tx, name, args, kwargs):
         if name == "__imul__" and self.python_type() in (list, collections.deque):
@@ -125,8 +119,8 @@ def multiplied_lists(changes) -> None:
         if self.fn is operator.imul and isinstance(first := _real(args[0]), BaseListVariable):
             call_method(first, tx, "__imul__", args[1:], kwargs)
 
-    changes.in_front(BaseListVariable, "call_method", call_method)
-    changes.in_front(BuiltinVariable, "call_function", call_function)
+    changes.in_front(BaseListVariable, "calls a method", call_method)
+    changes.in_front(BuiltinVariable, "is called", call_function)
 
 
 def _real(variable):

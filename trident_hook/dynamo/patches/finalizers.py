@@ -17,7 +17,7 @@ from .registry import patch
 )
 def objects_made(changes) -> None:
     """Refuses the making of an object whose class says what happens when it goes."""
-    from torch._dynamo.side_effects import SideEffects
+    from ..names import SideEffects
 
     def track_object_new(self, cls_source, user_cls, *args, **kwargs):
         _refuse_finalizer(user_cls)
@@ -41,7 +41,7 @@ def _refuse_finalizer(kind) -> None:
 )
 def weak_references(changes) -> None:
     """Such a reference is only made if it outlives the call."""
-    from torch._dynamo.variables.misc import WeakRefVariable
+    from ..names import WeakRefVariable
 
     def __init__(self, referent, callback, source=None, **options):
         if source is None and not (callback.is_python_constant() and callback.as_python_constant() is None):
@@ -54,8 +54,7 @@ def weak_references(changes) -> None:
 def generators(changes) -> None:
     """Python closes such a generator when it goes, and its `finally` and `with` blocks end. One that is returned is a list's iterator
     afterwards."""
-    from torch._dynamo.output_graph import OutputGraph
-    from torch._dynamo.variables.functions import LocalGeneratorObjectVariable
+    from ..names import LocalGeneratorObjectVariable, OutputGraph
 
     def __init__(self, code, space, inline_tracer, **options):
         if _cleans_up(code):

@@ -40,9 +40,9 @@ def _tell(**what) -> None:
 def float_symbols(changes) -> None:
     """Dynamo's arithmetic of such a float is symbolic, which reorders and folds, so a capture has to know of it. Where it
     cannot be told, captures have no such symbols."""
-    from torch._dynamo.variables.builder import VariableBuilder
-    from torch._dynamo.variables.tensor import SymNodeVariable
     from torch.fx.experimental import proxy_tensor
+
+    from ..names import SymNodeVariable, VariableBuilder
 
     def wrapping(original):
         @functools.wraps(original)

@@ -26,7 +26,7 @@ _NAMES = frozenset(("__name__", "__qualname__", "__module__", "__doc__"))
 )
 def tensors(changes) -> None:
     """`is_leaf`, `grad_fn`, `_base`, hooks, the size of the storage, and what `detach_()` changes."""
-    from torch._dynamo.variables.tensor import TensorVariable
+    from ..names import TensorVariable
 
     def var_getattr(self, tx, name):
         if name in _OF_HISTORY or (name in _OF_GRADIENTS and self.requires_grad is not False):
@@ -36,8 +36,8 @@ def tensors(changes) -> None:
         if name in _METHODS:
             forbid("folded", f"{name}() of a tensor")
 
-    changes.in_front(TensorVariable, "var_getattr", var_getattr)
-    changes.in_front(TensorVariable, "call_method", call_method)
+    changes.in_front(TensorVariable, "reads an attribute", var_getattr)
+    changes.in_front(TensorVariable, "calls a method", call_method)
 
 
 @patch(
@@ -48,8 +48,8 @@ def tensors(changes) -> None:
 def process(changes) -> None:
     """Whether torch.distributed is initialized, and the limit of recursion."""
     import torch
-    from torch._dynamo.variables.functions import PolyfilledFunctionVariable
-    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+
+    from ..names import PolyfilledFunctionVariable, TorchInGraphFunctionVariable
 
     folded = [getattr(torch.distributed, name, None) for name in ("is_initialized", "get_rank", "get_world_size")]
 
@@ -63,15 +63,15 @@ def process(changes) -> None:
         if self.fn is sys.getrecursionlimit:
             forbid("folded", "the limit of recursion")
 
-    changes.in_front(TorchInGraphFunctionVariable, "call_function", call_function)
-    changes.in_front(PolyfilledFunctionVariable, "call_function", call_polyfilled)
+    changes.in_front(TorchInGraphFunctionVariable, "is called", call_function)
+    changes.in_front(PolyfilledFunctionVariable, "is called", call_polyfilled)
 
 
 def _guard_process_group() -> None:
     """On the default group: rank and size belong to it."""
-    from torch._dynamo.guards import GuardBuilder, install_guard
-    from torch._dynamo.source import AttrSource, ImportSource
     from torch.distributed import distributed_c10d
+
+    from ..names import AttrSource, GuardBuilder, ImportSource, install_guard
 
     source = ImportSource("torch")
     for name in ("distributed", "distributed_c10d", "_world", "_default_pg"):
@@ -87,7 +87,7 @@ def _guard_process_group() -> None:
 )
 def classes(changes) -> None:
     """Abstract classes, protocols and metaclasses decide by code and by tables of their own."""
-    from torch._dynamo.variables.builtin import BuiltinVariable
+    from ..names import BuiltinVariable
 
     def call_isinstance(self, tx, value, kinds):
         try:
@@ -137,11 +137,14 @@ def _is_libraries(kind: type) -> bool:
 )
 def names(changes) -> None:
     """`f.__name__` may be set, and setting that of a class tells nobody."""
-    from torch._dynamo.guards import GuardBuilder, install_guard
-    from torch._dynamo.source import AttrSource
-    from torch._dynamo.variables.builtin import BuiltinVariable
-    from torch._dynamo.variables.functions import UserFunctionVariable
-    from torch._dynamo.variables.user_defined import UserDefinedClassVariable
+    from ..names import (
+        AttrSource,
+        BuiltinVariable,
+        GuardBuilder,
+        UserDefinedClassVariable,
+        UserFunctionVariable,
+        install_guard,
+    )
 
     def guard(source, value, name) -> None:
         if name in _NAMES and source is not None and isinstance(getattr(value, name, None), str):
@@ -165,10 +168,7 @@ def names(changes) -> None:
 def remembered(changes) -> None:
     """Dynamo traces the function behind the cache; the program has what the cache holds. So the cache is asked, as in a plain call,
     and its answer is asked again by a guard. Where that cannot be (tensors as arguments, answers that may change), it is refused."""
-    from torch._dynamo.guards import GuardBuilder, install_guard
-    from torch._dynamo.variables.builder import SourcelessBuilder
-    from torch._dynamo.variables.constant import ConstantVariable
-    from torch._dynamo.variables.functions import WrapperUserFunctionVariable
+    from ..names import ConstantVariable, GuardBuilder, SourcelessBuilder, WrapperUserFunctionVariable, install_guard
 
     def call_function(self, tx, args, kwargs):
         wrapper = self.wrapper_obj
@@ -191,7 +191,7 @@ def remembered(changes) -> None:
             return SourcelessBuilder.create(tx, answer)
         return forbid("folded", f"{wrapper.__name__}() remembers a {type(answer).__name__}, which may change")
 
-    changes.in_front(WrapperUserFunctionVariable, "call_function", call_function)
+    changes.in_front(WrapperUserFunctionVariable, "is called", call_function)
 
 
 def _is_known(variable) -> bool:

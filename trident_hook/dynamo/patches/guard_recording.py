@@ -137,8 +137,9 @@ def _wrap_profile(original):
 @patch("the guard tree", gone_when="a finished tree gives its parameters back", trials=trials.guard_tree)
 def guard_tree(changes) -> None:
     """A capture's guards are read while Dynamo builds them."""
-    import torch._dynamo.guards as dynamo_guards
     from torch._C._dynamo import guards as native
+
+    from ..names import dynamo_guards
 
     for cls in (native.GuardManager, native.RootGuardManager, native.DictGuardManager):
         for name in [n for n in cls.__dict__ if not n.startswith("_")]:

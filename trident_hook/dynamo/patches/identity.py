@@ -23,10 +23,7 @@ _SEARCHES = frozenset(("__contains__", "__getitem__", "count", "discard", "get",
 def comparisons(changes) -> None:
     """Dynamo answers `is` from values, of which equal ones may be two objects, and looks for a NaN in a container by comparing,
     where Python finds the very object."""
-    from torch._dynamo import symbolic_convert
-    from torch._dynamo.variables.builtin import BuiltinVariable
-    from torch._dynamo.variables.dicts import ConstDictVariable, SetVariable
-    from torch._dynamo.variables.lists import BaseListVariable
+    from ..names import BaseListVariable, BuiltinVariable, ConstDictVariable, SetVariable, symbolic_convert
 
     def call_function(self, tx, args, kwargs):
         if self.fn in (operator.is_, operator.is_not) and len(args) == 2 and not kwargs:
@@ -36,10 +33,10 @@ def comparisons(changes) -> None:
         if name in _SEARCHES and args:
             _refuse_nan(args[0])
 
-    changes.in_front(BuiltinVariable, "call_function", call_function)
+    changes.in_front(BuiltinVariable, "is called", call_function)
     changes.replace(symbolic_convert, "compare_op_handlers", _checking)
     for kind in (BaseListVariable, ConstDictVariable, SetVariable):
-        changes.in_front(kind, "call_method", call_method)
+        changes.in_front(kind, "calls a method", call_method)
 
 
 def _checking(handlers: dict) -> dict:
@@ -58,8 +55,7 @@ def _checking(handlers: dict) -> dict:
 
 def _check(left, right) -> None:
     """Refuses where equal values need not be one object."""
-    from torch._dynamo.variables.functions import UserMethodVariable
-    from torch._dynamo.variables.tensor import SymNodeVariable
+    from ..names import SymNodeVariable, UserMethodVariable
 
     left, right = (v.realize() if hasattr(v, "realize") else v for v in (left, right))
     if any(isinstance(v, SymNodeVariable) for v in (left, right)) and all(map(_is_number, (left, right))):
@@ -94,9 +90,13 @@ def _refuse_nan(item) -> None:
 @patch("id()", gone_when="Dynamo guards every object whose address it folds", trials=trials.addresses)
 def addresses(changes) -> None:
     """`id(o)` of an object that came from outside is guarded by Dynamo only for some kinds."""
-    from torch._dynamo.guards import GuardBuilder, install_guard
-    from torch._dynamo.variables import UserDefinedClassVariable, UserDefinedObjectVariable
-    from torch._dynamo.variables.builtin import BuiltinVariable
+    from ..names import (
+        BuiltinVariable,
+        GuardBuilder,
+        UserDefinedClassVariable,
+        UserDefinedObjectVariable,
+        install_guard,
+    )
 
     def call_id(self, tx, *args):
         value = args[0].realize() if args and hasattr(args[0], "realize") else None

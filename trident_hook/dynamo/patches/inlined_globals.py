@@ -12,9 +12,7 @@ def inlined_globals(changes) -> None:
     """Globals of an inlined function are those of the function. Dynamo reads them from the module that `__name__` tells,
     which is another one where a library has copied a module's globals into generated code, and none where the module was
     made without being registered (`exec`, a loader's `exec_module`)."""
-    from torch._dynamo.source import DictGetItemSource, GlobalSource
-    from torch._dynamo.symbolic_convert import InliningInstructionTranslator
-    from torch._dynamo.variables.builder import VariableBuilder
+    from ..names import DictGetItemSource, GlobalSource, InliningInstructionTranslator, VariableBuilder
 
     def make(original):
         def get_globals_source_and_value(self, name):

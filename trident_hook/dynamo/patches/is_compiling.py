@@ -21,7 +21,7 @@ _NAMES = (
 @patch("is_compiling() and its relatives", gone_when="Dynamo can leave them alone", trials=trials.tracing_state)
 def tracing_state(changes) -> None:
     """Dynamo would fold them to True, and the specialization would answer what the function does not."""
-    import torch._dynamo.variables.torch as variables
+    from ..names import variables_of_torch as variables
 
     def make(original):
         plain = dict(original())

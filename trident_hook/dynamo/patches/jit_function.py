@@ -9,9 +9,7 @@ from ..._logs import log
 def teach(jit_type: type) -> bool:
     """Registers `jit_type` in Dynamo's table of types; whether that worked. Idempotent."""
     try:
-        from torch._dynamo.guards import GuardBuilder
-        from torch._dynamo.source import AttrSource
-        from torch._dynamo.variables.builder import VariableBuilder
+        from ..names import AttrSource, GuardBuilder, VariableBuilder
 
         table = VariableBuilder._type_dispatch()
     except (ImportError, AttributeError) as error:

@@ -19,7 +19,7 @@ from .registry import Changes, patch
 def dead_reads(changes: Changes) -> None:
     """`x[i]` by itself is a check of the bounds. Dynamo takes every read by index for one that cannot raise, and leaves it out
     of its graph where nobody uses the result."""
-    from torch._dynamo.output_graph import OutputGraph
+    from ..names import OutputGraph
 
     def remove_unused_graphargs(self) -> None:
         for node in self.graph.nodes:

@@ -25,8 +25,7 @@ _DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 @patch("method descriptors that are passed around", gone_when=_INSTALLS_IT, trials=trials.descriptors)
 def descriptors(changes) -> None:
     """Method descriptors that are passed around (`f = torch.Tensor.relu`) are taken to be what they were."""
-    from torch._dynamo.guards import GuardBuilder, install_guard
-    from torch._dynamo.variables.torch import BaseTorchVariable
+    from ..names import BaseTorchVariable, GuardBuilder, install_guard
 
     def make(original):
         def create_with_source(cls, value, source):
@@ -43,8 +42,7 @@ def descriptors(changes) -> None:
 def duplicates(changes) -> None:
     """An argument that is the same object as a global: Dynamo knows that it leaves the pair unguarded (make_dupe_guard in
     torch/_dynamo/guards.py)."""
-    from torch._dynamo.guards import GuardBuilder
-    from torch._dynamo.variables import builder
+    from ..names import GuardBuilder, builder
 
     duplicate = GuardBuilder.DUPLICATE_INPUT
 
@@ -63,10 +61,7 @@ def duplicates(changes) -> None:
 @patch("class literals", gone_when=_INSTALLS_IT, trials=trials.class_literals)
 def class_literals(changes) -> None:
     """A list or set of constants that is an attribute of a class is folded into the trace without a guard on it."""
-    from torch._dynamo.source import AttrSource
-    from torch._dynamo.variables.base import VariableTracker
-    from torch._dynamo.variables.constant import ConstantVariable
-    from torch._dynamo.variables.user_defined import UserDefinedClassVariable
+    from ..names import AttrSource, ConstantVariable, UserDefinedClassVariable, VariableTracker
 
     def var_getattr(self, tx, name):
         value = inspect.getattr_static(self.value, name, None)
@@ -76,7 +71,7 @@ def class_literals(changes) -> None:
             raise Unsupported("guard", f"{self.value.__name__}.{name} may change, and how it is reached is not known")
         return VariableTracker.build(tx, value, AttrSource(self.source, name))
 
-    changes.in_front(UserDefinedClassVariable, "var_getattr", var_getattr)
+    changes.in_front(UserDefinedClassVariable, "reads an attribute", var_getattr)
 
 
 def _holds_mutable(value) -> bool:
@@ -87,10 +82,7 @@ def _holds_mutable(value) -> bool:
 def absent_attributes(changes) -> None:
     """An attribute that an object lacks (its class's __getattr__ answers instead, or AttributeError does) may be set; one
     of a module or a function whose presence was asked for may come and go."""
-    from torch._dynamo.guards import GuardBuilder, install_guard
-    from torch._dynamo.variables import functions
-    from torch._dynamo.variables.misc import PythonModuleVariable
-    from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
+    from ..names import GuardBuilder, PythonModuleVariable, UserDefinedObjectVariable, functions, install_guard
 
     def guard_absence(source, value, name) -> None:
         space = getattr(value, "__dict__", None)
@@ -128,10 +120,10 @@ def absent_attributes(changes) -> None:
     def asked_of_a_function(self, tx, name):
         guard_presence(self.source, self.fn, name)
 
-    changes.in_front(UserDefinedObjectVariable, "var_getattr", attribute_of_an_object)
-    changes.in_front(PythonModuleVariable, "var_getattr", attribute_of_a_module)
-    changes.in_front(PythonModuleVariable, "call_obj_hasattr", asked_of_a_module)
-    changes.in_front(functions.UserFunctionVariable, "call_obj_hasattr", asked_of_a_function)
+    changes.in_front(UserDefinedObjectVariable, "reads an attribute", attribute_of_an_object)
+    changes.in_front(PythonModuleVariable, "reads an attribute", attribute_of_a_module)
+    changes.in_front(PythonModuleVariable, "is asked for an attribute", asked_of_a_module)
+    changes.in_front(functions.UserFunctionVariable, "is asked for an attribute", asked_of_a_function)
 
     def make(original):
         def fn_var_getattr(tx, function, source, name):
@@ -146,8 +138,7 @@ def absent_attributes(changes) -> None:
 
 def _asked_attribute(source, name: str):
     """The guard that an attribute is there, or not, as it is now. From PyTorch 2.12 on it is made at the object."""
-    from torch._dynamo.guards import GuardBuilder
-    from torch._dynamo.source import AttrSource
+    from ..names import AttrSource, GuardBuilder
 
     if "attr" in inspect.signature(GuardBuilder.HASATTR).parameters:
         return source.make_guard(functools.partial(GuardBuilder.HASATTR, attr=name))
@@ -158,8 +149,7 @@ def _asked_attribute(source, name: str):
 def dict_keys(changes) -> None:
     """The order of a dict's keys is guarded by Dynamo where the dict is enumerated by name (`items()`), not where it is
     copied, unpacked, merged, popped from or mapped over; and that a key is absent, not where that is a KeyError."""
-    from torch._dynamo.symbolic_convert import InstructionTranslator
-    from torch._dynamo.variables.dicts import ConstDictVariable, DefaultDictVariable, SetVariable
+    from ..names import ConstDictVariable, DefaultDictVariable, InstructionTranslator, SetVariable
 
     def guard(variable) -> None:
         variable = getattr(variable, "realize", lambda: variable)()
@@ -183,9 +173,8 @@ def dict_keys(changes) -> None:
         guard(self)
 
     for kind in (ConstDictVariable, DefaultDictVariable):
-        changes.in_front(kind, "call_method", call_method)
-        if hasattr(kind, "mp_subscript_impl"):  # PyTorch 2.12: `d[key]` no longer passes call_method
-            changes.in_front(kind, "mp_subscript_impl", subscript)
+        changes.in_front(kind, "calls a method", call_method)
+        changes.in_front(kind, "is subscripted", subscript)
     for name in ("keys_as_python_constant", "unpack_var_sequence", "call_tree_map_branch"):
         changes.in_front(ConstDictVariable, name, enumerated)
 
@@ -193,7 +182,7 @@ def dict_keys(changes) -> None:
 @patch("globals of the standard library", gone_when=_INSTALLS_IT, trials=trials.stdlib_globals)
 def stdlib_globals(changes) -> None:
     """Globals of the standard library's modules are taken to be constant, os.environ among them."""
-    from torch._dynamo import symbolic_convert
+    from ..names import symbolic_convert
 
     def make(original):
         return lambda module: not is_capturing() and original(module)
@@ -206,7 +195,8 @@ def buffers(changes) -> None:
     """`torch.nn.Buffer(t)` is a plain tensor with a mark; Dynamo takes `type()` of it to be torch.nn.Buffer. What asks for
     the mark (isinstance(t, torch.nn.Buffer)) is refused in of_the_environment.py."""
     import torch
-    from torch._dynamo.variables import builder
+
+    from ..names import builder
 
     def make(original):
         def get_specialized_props(*args):

@@ -16,14 +16,14 @@ from .registry import patch
 )
 def constant_results(changes) -> None:
     """`assume_constant_result`: called while tracing, and never again."""
-    from torch._dynamo.variables.functions import UserFunctionVariable, UserMethodVariable
+    from ..names import UserFunctionVariable, UserMethodVariable
 
     def call_function(self, tx, args, kwargs):
         if self.is_constant and not _is_torchs(self.fn):
             forbid("folded", f"the result of {self.fn.__name__}(), which is marked as constant")
 
-    changes.in_front(UserFunctionVariable, "call_function", call_function)
-    changes.in_front(UserMethodVariable, "call_function", call_function)
+    changes.in_front(UserFunctionVariable, "is called", call_function)
+    changes.in_front(UserMethodVariable, "is called", call_function)
 
 
 @patch(
@@ -33,9 +33,7 @@ def constant_results(changes) -> None:
 )
 def allowed_in_graph(changes) -> None:
     """Dynamo runs them with stand-ins of the tensors, for what they return: whatever else they do happens once more."""
-    from torch._dynamo import trace_rules
-    from torch._dynamo.variables.misc import AutogradFunctionVariable
-    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+    from ..names import AutogradFunctionVariable, TorchInGraphFunctionVariable, trace_rules
 
     def refuse_marked(value) -> None:
         if trace_rules.is_callable_allowed(value) and not _is_torchs(value):
@@ -48,8 +46,8 @@ def allowed_in_graph(changes) -> None:
         if name == "apply":
             refuse_marked(self.fn_cls)
 
-    changes.in_front(TorchInGraphFunctionVariable, "call_function", call_function)
-    changes.in_front(AutogradFunctionVariable, "call_method", call_apply)
+    changes.in_front(TorchInGraphFunctionVariable, "is called", call_function)
+    changes.in_front(AutogradFunctionVariable, "calls a method", call_apply)
 
 
 def _is_torchs(function) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 
 from ... import _compat
 from ..._logs import log
+from .. import names
 
 _ABSENT = object()
 
@@ -68,13 +69,17 @@ def _inherited(owner: Any, name: str) -> Any:
 class Changes(list):
     """Filled by the function of a patch."""
 
-    def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        """`make` is given what stands there now. Raises AttributeError where that is nothing."""
+    def replace(self, owner: Any, meaning: str, make: Callable[[Any], Any]) -> None:
+        """`make` is given what stands there now, under the name that the method of that meaning has in this PyTorch (`names.py`),
+        if it has one of its own. Raises AttributeError where there is nothing."""
+        name = names.method(meaning)
+        if name is None:
+            return
         if name not in vars(owner):
             _inherited(owner, name)
         self.append(Change(owner, name, make))
 
-    def in_front(self, owner: type, name: str, first: Callable[..., Any]) -> None:
+    def in_front(self, owner: type, meaning: str, first: Callable[..., Any]) -> None:
         """`first(self, tx, ...)` runs before a method of Dynamo's during our captures; what it returns, unless None, is the
         answer. Raises AttributeError where the class has no such method."""
 
@@ -86,7 +91,7 @@ class Changes(list):
 
             return method
 
-        self.replace(owner, name, make)
+        self.replace(owner, meaning, make)
 
 
 @dataclass(eq=False)

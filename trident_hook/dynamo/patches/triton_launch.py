@@ -13,8 +13,7 @@ from .registry import is_capturing, patch
 def triton_launch(changes) -> None:
     """Dynamo takes less: not what a launch returns, `num_ctas` at the call, grids that are lists or have more than three
     entries. And it does not say why it gives a launch up."""
-    from torch._dynamo.variables.functions import DynamoTritonHOPifier
-
+    from ..names import DynamoTritonHOPifier
     from ..variables import plain_launch
 
     ours = (

@@ -18,10 +18,7 @@ from .registry import is_capturing, patch
 def branches(changes) -> None:
     """Where `__bool__` or `__len__` gives a number that is a symbol, Dynamo jumps if it is true, also where the jump is for what is
     false. And an object whose class has them from a builtin type is true to Dynamo, whatever it holds."""
-    from torch._dynamo.variables.constant import ConstantVariable
-    from torch._dynamo.variables.functions import UserMethodVariable
-    from torch._dynamo.variables.tensor import SymNodeVariable
-    from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
+    from ..names import ConstantVariable, SymNodeVariable, UserDefinedObjectVariable, UserMethodVariable
 
     def make(original):
         def call_function(self, tx, args, kwargs):
@@ -40,8 +37,8 @@ def branches(changes) -> None:
                     "folded", f"whether an object of {type(self.value).__name__} is true, which its base class decides"
                 )
 
-    changes.replace(UserMethodVariable, "call_function", make)
-    changes.in_front(UserDefinedObjectVariable, "var_getattr", var_getattr)
+    changes.replace(UserMethodVariable, "is called", make)
+    changes.in_front(UserDefinedObjectVariable, "reads an attribute", var_getattr)
 
 
 def _is_asked_by_a_jump() -> bool:

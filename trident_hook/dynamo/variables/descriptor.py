@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import itertools
 
-from torch._dynamo import variables
-from torch._dynamo.current_scope_id import current_scope_id
-from torch._dynamo.variables.base import AttributeMutation
-from torch._dynamo.variables.functions import TMADescriptorStableVariable
 from triton._utils import validate_block_shape
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from ..names import AttributeMutation, TMADescriptorStableVariable, current_scope_id, variables
 from ..refusal import last_refusal, refuse
 
 

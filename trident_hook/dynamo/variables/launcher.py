@@ -5,17 +5,23 @@ from __future__ import annotations
 
 import copy
 
-from torch._dynamo import variables
-from torch._dynamo.guards import GuardBuilder, install_guard
-from torch._dynamo.source import AttrSource, DictGetItemSource, GetItemSource
-from torch._dynamo.variables.base import VariableTracker
-from torch._dynamo.variables.builder import VariableBuilder
-from torch._dynamo.variables.functions import TritonKernelVariable
-from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.jit import JITFunction
 
+from .. import names
 from ..launch_result import LaunchResult
+from ..names import (
+    AttrSource,
+    DictGetItemSource,
+    GetItemSource,
+    GuardBuilder,
+    TritonKernelVariable,
+    UserDefinedObjectVariable,
+    VariableBuilder,
+    VariableTracker,
+    install_guard,
+    variables,
+)
 from ..refusal import refuse
 from . import tuner_hooks
 
@@ -135,16 +141,16 @@ class LauncherVariable(VariableTracker):
         if not isinstance(value, UserDefinedObjectVariable) or value.value_type not in self.wrappers:
             return value
         wrapper = self.wrappers[value.value_type]
-        base = value.var_getattr(tx, wrapper.base).realize()
+        base = names.attribute_of(value, tx, wrapper.base).realize()
         if not base.is_tensor():
             refuse(f"{wrapper.kind.__name__} around something that is no tensor")
         if wrapper.offset is not None:
-            offset = value.var_getattr(tx, wrapper.offset).realize()
+            offset = names.attribute_of(value, tx, wrapper.offset).realize()
             if not offset.is_python_constant() or offset.as_python_constant() != 0:
                 refuse(f"{wrapper.kind.__name__} with an offset")
         if wrapper.dtype is not None:
-            dtype = value.var_getattr(tx, wrapper.dtype).as_python_constant()
-            if dtype != base.var_getattr(tx, "dtype").as_python_constant():
+            dtype = names.attribute_of(value, tx, wrapper.dtype).as_python_constant()
+            if dtype != names.attribute_of(base, tx, "dtype").as_python_constant():
                 refuse(f"{wrapper.kind.__name__} of another dtype than its tensor")
         return base
 
@@ -174,6 +180,6 @@ def _variable(value):
 
 
 def _dict(items: dict):
-    from torch._dynamo.variables.dicts import ConstDictVariable
+    from ..names import ConstDictVariable
 
     return ConstDictVariable(items)

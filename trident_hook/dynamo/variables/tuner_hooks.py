@@ -11,17 +11,23 @@ A hook may do nothing else: what a program could see of it in Python would have 
 from __future__ import annotations
 
 import torch
-from torch._dynamo.current_scope_id import enter_new_scope
-from torch._dynamo.exc import ObservedException, Unsupported
-from torch._dynamo.guards import GuardBuilder, install_guard
-from torch._dynamo.source import AttrSource, GlobalSource
-from torch._dynamo.variables import ConstantVariable
-from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
-from torch._dynamo.variables.builder import VariableBuilder
-from torch._dynamo.variables.dicts import ConstDictVariable
 from triton.runtime.autotuner import Autotuner
 
 from ..hook_marks import TracedHooks, begin, end
+from ..names import (
+    AttrSource,
+    ConstantVariable,
+    ConstDictVariable,
+    GlobalSource,
+    GuardBuilder,
+    ObservedException,
+    Unsupported,
+    ValueMutationNew,
+    VariableBuilder,
+    VariableTracker,
+    enter_new_scope,
+    install_guard,
+)
 from ..refusal import refuse
 from .descriptor import DescriptorVariable
 
