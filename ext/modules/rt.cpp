@@ -11,6 +11,7 @@
 #include "aten/op_site.h"
 #include "compat/py_attr.h"
 #include "guard/context.h"
+#include "guard/signal_actions.h"
 #include "guard/thread_state.h"
 #include "guard/watch.h"
 #include "launch/launch.h"
@@ -343,6 +344,8 @@ PyMethodDef methods[] = {
     {"env_release", py_env_release, METH_NOARGS, "env_release(): give the watcher ids back"},
     {"counters", py_counters, METH_NOARGS, "counters() -> dict"},
     {"counters_reset", py_counters_reset, METH_NOARGS, "counters_reset(): all but handles_live"},
+    {"signal_action", py_signal_action, METH_O, "signal_action(number) -> bytes: what the system calls"},
+    {"signal_action_set", py_signal_action_set, METH_VARARGS, "signal_action_set(number, bytes): what was read"},
     {"thread_state", py_thread_state, METH_NOARGS, "thread_state() -> capsule of PyTorch's state of this thread"},
     {"thread_state_restore", py_thread_state_restore, METH_O, "thread_state_restore(capsule): as it was then"},
     {"uninterrupted", py_uninterrupted, METH_O, "uninterrupted(callable) -> it, with interrupts put off"},

@@ -14,10 +14,12 @@ from .. import _rt
 from .._logs import log
 from ..dynamo import python_operators, remembered_calls
 from ..dynamo.compile_frame import FrameCompiler, left_alone, traced_code
+from ..dynamo.left_open import ThreadState
 from ..dynamo.patches import catalogue, float_symbols
 from ..dynamo.refusal import forbidden, last_refusal
 from ..errors import Unsupported, interrupt_behind
 from ..ir.recipe import Attr, walk
+from ..runtime import interrupts
 from . import autograd, return_recipe
 from .graph import float_inputs, launches, metadata
 from .graph.normalize import normalize
@@ -75,7 +77,8 @@ class Recorder:
 
     def __call__(self, frame, cache_entry, frame_state):
         try:
-            return self._answer(frame, cache_entry, frame_state)
+            with interrupts.put_off():
+                return self._answer(frame, cache_entry, frame_state)
         except Exception as error:  # a fault of ours outside the compile must not reach the user's call either
             log("capture", "internal fault: %s: %s", type(error).__name__, error)
             return left_alone()
@@ -108,20 +111,20 @@ class Recorder:
         capture = Capture(record, frame.f_code, frame.f_globals, tuple(words), symbolic, fixed)
         stack = _stack.__dict__.setdefault("captures", [])
         stack.append(capture)
-        before, handled = _rt.thread_state(), sys.exc_info()[1]
+        before, handled = ThreadState(), sys.exc_info()[1]
         try:
             with float_symbols.noting(_note_float):
                 compiled = self._compiler.compile(frame, cache_entry, frame_state, symbolic, fixed)
         except Exception as error:  # Dynamo's own failure, or our refusal, must not reach the user's call
             if (interrupt := interrupt_behind(error, handled)) is not None:
-                _rt.thread_state_restore(before)
+                before.put_back(error, handled)
                 raise interrupt from None
             first = str(error).strip().splitlines()
             unknown = Unsupported("dynamo-error", f"{type(error).__name__}: {first[0] if first else ''}")
             capture.refused(capture.problem or unknown)
             return left_alone()
-        except BaseException:  # an interrupt, which may have come between a mode's coming into force and its block
-            _rt.thread_state_restore(before)
+        except BaseException as interrupt:  # it may have come between a mode's coming into force and its block
+            before.put_back(interrupt, handled)
             raise
         finally:
             stack.pop()

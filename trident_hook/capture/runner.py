@@ -116,11 +116,12 @@ class Runner:
         """Tells the record of a specialization, unless it has one with these binaries. Returns why there is none."""
         records = [site.record for site in sites.values()]
         key = tuple(_binary(site, samples) for site in sites.values())
-        with self._lock:
-            if key in self._seen:
-                return None
-            self._seen[key] = records
         try:
+            # Inside the block that takes the mark back: an interrupt may come between any two lines, and leaving a lock is one.
+            with self._lock:
+                if key in self._seen:
+                    return None
+                self._seen[key] = records
             learned(self._specialization(sites, samples))
             return None
         except Unsupported as refusal:

@@ -10,6 +10,7 @@ from .._logs import log
 from ..codegen.module import generate
 from ..config import config
 from ..errors import BuildError, Unsupported
+from ..runtime import interrupts
 from ..scm import loader, worker
 from . import conditions, states
 from .budget import Budget
@@ -124,6 +125,7 @@ class Builds:
             self._entries.forget()
             return wanted
 
+    @interrupts.put_off()
     def _put_in_place(self, wanted: list, generated, module, started: float) -> None:
         """In an order that an interrupt may break off anywhere: what is not noted yet is built once more."""
         learning, code = self._learning, self._code_reference()

@@ -11,6 +11,7 @@ from typing import Any
 from .. import _core
 from ..config import config
 from ..dynamo import capturing
+from ..runtime import interrupts
 from . import conditions, lessons
 from .budget import Budget
 from .builds import Builds
@@ -131,9 +132,10 @@ def _callback():
     global _recorder
 
     if _recorder is None:
-        unproven = lessons.unproven()
-        with capturing.unforked():
-            from ..capture.recorder import Recorder
+        with interrupts.put_off():  # modules of PyTorch whose import was broken off may be imported no more
+            unproven = lessons.unproven()
+            with capturing.unforked():
+                from ..capture.recorder import Recorder
 
-            _recorder = Recorder(_core.entry_record, unproven)
+                _recorder = Recorder(_core.entry_record, unproven)
     return _recorder

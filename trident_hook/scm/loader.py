@@ -11,7 +11,7 @@ import os
 
 from .._logs import log
 from ..errors import BuildError
-from ..runtime import callbacks
+from ..runtime import callbacks, interrupts
 from ..runtime.watching import Environment
 from . import cache, places
 
@@ -34,9 +34,10 @@ class LoadedScm:
         self.module = loaded.__tdh_module__
         # Per specialization: the guard that failed when it was last asked.
         self.failed = loaded.__tdh_failed__.cast("i")
-        self.__tdh_scm__ = _rt.scm_bind(self.module, self.objects, self.sites, self.plans, self.environments)
-        self._unbind = _rt.scm_unbind
-        live += 1
+        with interrupts.put_off():
+            self.__tdh_scm__ = _rt.scm_bind(self.module, self.objects, self.sites, self.plans, self.environments)
+            self._unbind = _rt.scm_unbind
+            live += 1
 
     def __del__(self) -> None:
         global live
@@ -61,6 +62,7 @@ def _load(generated):
         ) from error  # fmt: skip
 
 
+@interrupts.put_off()
 def _import(name: str, content: bytes):
     """From memory; where the system does not let code be mapped from there, from a private file, wherever that is allowed."""
     try:

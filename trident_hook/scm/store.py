@@ -15,6 +15,7 @@ from collections import OrderedDict
 
 from .._logs import log, warn
 from ..config import config
+from ..runtime import interrupts
 from . import limit, trusted
 
 #: No file of ours comes near it. What is larger is not read.
@@ -40,6 +41,7 @@ def problem() -> str | None:
     return _problems.get(str(config.cache_dir))
 
 
+@interrupts.put_off()
 def read(name: str) -> bytes | None:
     """The content under that name, if it is there, whole, and nobody else's work."""
     if not config.cache:
@@ -53,18 +55,21 @@ def read(name: str) -> bytes | None:
     return None
 
 
+@interrupts.put_off()
 def publish(name: str, content: bytes) -> None:
     """Keeps it, under a digest: what follows an ELF file does not matter to the loader."""
     if config.cache:
         _keep(name, content + hashlib.sha256(content).digest())
 
 
+@interrupts.put_off()
 def publish_text(name: str, text: str) -> None:
     """Keeps what people read."""
     if config.cache:
         _keep(name, text.encode())
 
 
+@interrupts.put_off()
 def forget(name: str) -> None:
     """Removes what turned out to be unusable."""
     with _lock:
