@@ -45,8 +45,8 @@ typedef struct tdh_tensor {
 enum { TDH_TENSOR_CONJ = 1, TDH_TENSOR_NEG = 2, TDH_TENSOR_INFERENCE = 4 };
 
 /* The thread's and the process's torch state, as words that are compared with those read at capture.
- * 0 TLS included keys, 1 TLS excluded keys, 2 flags, 3 default dtype | thread count << 32, 4..6 one byte per device
- * type: 1 + its autocast dtype (0 where autocast is off, but CPU and CUDA always have it), 7 (TDH_STATE_HOOKS) not 0
+ * 0 TLS included keys, 1 TLS excluded keys, 2 flags, 3 default dtype | replaced allocations << 8 | thread count << 32,
+ * 4..6 one byte per device type: 1 + its autocast dtype (0 where autocast is off, but CPU and CUDA always have it), 7 (TDH_STATE_HOOKS) not 0
  * while saved-tensor hooks are active. */
 typedef struct tdh_state {
   uint64_t word[TDH_STATE_WORDS];

@@ -20,6 +20,7 @@ void *unwrap(PyObject *tensor);
 
 // ext/guard/state.cpp
 int state_read(tdh_state *out);
+PyObject *py_registrations_watch(PyObject *, PyObject *set);
 
 // ext/guard/watch.cpp
 int env_check(void *plan);

@@ -11,6 +11,8 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/PyInterpreter.h>
 
+#include <iterator>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -169,7 +171,60 @@ void autocast_read(const c10::DispatchKeySet excluded, uint64_t *words) {
   }
 }
 
+// Operators that make tensors without the dispatcher's help in a served call (see aten/alloc.cpp); one bit for each.
+constexpr const char *allocations[] = {"empty.memory_format", "empty_strided", "empty_like", "new_empty",
+                                       "new_empty_strided"};
+
+// What Python has registered in the dispatcher: torch.library's set of "namespace/operator/key". A set has no version, but within one
+// table what was added shows in `fill`, what was removed in `used`, and a table that grows is another one.
+PySetObject *registrations = nullptr;
+struct fingerprint {
+  Py_ssize_t fill, used, mask;
+  const setentry *table;
+} seen = {-1, -1, -1, nullptr};
+uint64_t replaced = 0;
+
+// Bits of `allocations` for which there is a kernel written in Python, of whatever dispatch key but Meta.
+C10_NOINLINE uint64_t replaced_now() {
+  uint64_t found = 0;
+  PyObject *each = PyObject_GetIter(reinterpret_cast<PyObject *>(registrations));
+  while (PyObject *key = each == nullptr ? nullptr : PyIter_Next(each)) {
+    const char *text = PyUnicode_Check(key) ? PyUnicode_AsUTF8(key) : nullptr;
+    std::string_view name(text == nullptr ? "" : text);
+    const size_t end = name.rfind('/');
+    if (name.rfind("aten/", 0) == 0 && end > 5 && name.substr(end) != "/Meta") {
+      for (size_t i = 0; i < std::size(allocations); i++)
+        if (name.substr(5, end - 5) == allocations[i]) found |= uint64_t{1} << i;
+    }
+    Py_DECREF(key);
+  }
+  Py_XDECREF(each);
+  if (PyErr_Occurred()) PyErr_Clear();
+  return found;
+}
+
+uint64_t replaced_allocations() {
+  if (registrations == nullptr) return 0;
+  const fingerprint now = {registrations->fill, registrations->used, registrations->mask, registrations->table};
+  if (C10_UNLIKELY(now.fill != seen.fill || now.used != seen.used || now.mask != seen.mask ||
+                   now.table != seen.table)) {
+    replaced = replaced_now();
+    seen = now;
+  }
+  return replaced;
+}
+
 }  // namespace
+
+// registrations_watch(set): torch.library's set of what Python has registered, from here on
+PyObject *py_registrations_watch(PyObject *, PyObject *set) {
+  if (!PySet_CheckExact(set)) return PyErr_Format(PyExc_TypeError, "registrations_watch: a set, not %R", Py_TYPE(set));
+  Py_INCREF(set);
+  Py_XDECREF(registrations);
+  registrations = reinterpret_cast<PySetObject *>(set);
+  seen.table = nullptr;
+  Py_RETURN_NONE;
+}
 
 int state_read(tdh_state *out) {
   static_assert(c10::COMPILE_TIME_MAX_DEVICE_TYPES <= 24, "the autocast dtypes no longer fit words 4 to 6");
@@ -183,6 +238,7 @@ int state_read(tdh_state *out) {
     out->word[1] = keys.excluded_.raw_repr();
     out->word[2] = flags_read(at::globalContext(), *here.autograd);
     out->word[3] = static_cast<uint64_t>(static_cast<uint8_t>(c10::get_default_dtype_as_scalartype())) |
+                   replaced_allocations() << 8 |
                    static_cast<uint64_t>(static_cast<uint32_t>(at::get_num_threads())) << 32;
     out->word[4] = out->word[5] = out->word[6] = 0;
     out->word[TDH_STATE_HOOKS] = hooks;

@@ -35,4 +35,12 @@ PyObject *py_thread_state_restore(PyObject *, PyObject *capsule) {
   END_HANDLE_TH_ERRORS
 }
 
+// call_warned(callable): calls it, and what PyTorch warns of meanwhile is a warning of Python's, as in torch's own functions. Operators that
+// are called by name (torch.ops) write theirs to stderr otherwise.
+PyObject *py_call_warned(PyObject *, PyObject *callable) {
+  HANDLE_TH_ERRORS
+  return PyObject_CallNoArgs(callable);
+  END_HANDLE_TH_ERRORS
+}
+
 }  // namespace trident_hook

@@ -5,4 +5,5 @@
 namespace trident_hook {
 PyObject *py_thread_state(PyObject *, PyObject *);
 PyObject *py_thread_state_restore(PyObject *, PyObject *capsule);
+PyObject *py_call_warned(PyObject *, PyObject *callable);
 }  // namespace trident_hook

@@ -313,6 +313,9 @@ PyObject *py_uninterrupted(PyObject *, PyObject *callable) {
 
 PyMethodDef methods[] = {
     {"state_read", py_state_read, METH_NOARGS, "state_read() -> (may serve, eight words)"},
+    {"call_warned", py_call_warned, METH_O, "call_warned(callable): PyTorch's warnings meanwhile are Python's"},
+    {"registrations_watch", py_registrations_watch, METH_O,
+     "registrations_watch(set of what torch.library registered)"},
     {"tensor_read", py_tensor_read, METH_O, "tensor_read(obj) -> dict of what guards see, or None"},
     {"context_is_plain", py_context_is_plain, METH_O, "context_is_plain(obj) -> whether its saved tensors may be read"},
     {"keys_apply", py_keys_apply, METH_VARARGS, "keys_apply(keys, words) -> dispatch keys in effect"},

@@ -7,6 +7,7 @@ specialization of the same capture: the same guards and program, other precondit
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import warnings
@@ -233,7 +234,7 @@ class LaunchingInterpreter(_Interpreter):
             self.launch(self.sites[node], lambda v: self.env[v] if isinstance(v, torch.fx.Node) else v)
             return None
         with warnings.catch_warnings(), factories.as_python_calls(node.target):
-            value = super().run_node(node)
+            value = _rt.call_warned(functools.partial(super().run_node, node))
         if isinstance(value, int):
             self.samples[node.name] = value
         return value

@@ -15,6 +15,7 @@ from torch._guards import TracingContext
 from . import adapters
 from .capturing import capturing
 from .names import ConvertFrameReturn, Hooks, convert_frame, eval_frame
+from .noted_warnings import noted
 from .patches import catalogue
 from .patches.guard_recording import GuardLog, recording
 from .quiet import quiet
@@ -78,6 +79,7 @@ class FrameCompiler:
         changes = (
             recording(),
             quiet(),
+            noted(),
             catalogue.in_force(),
             adapters.in_force(),
             torch._dynamo.config.patch(settings),

@@ -38,6 +38,7 @@ def _parts(words: tuple):
     for number in range(len(_AUTOCAST_DEVICES), 24):
         yield f"autocast on device type {number}", str(_byte(words, number))
     yield "default dtype", _dtype(words[3] & 0xFF)
+    yield "replaced allocations", str(words[3] >> 8 & 0xFF)
     yield "number of threads", str(words[3] >> 32)
 
 

@@ -33,12 +33,18 @@ def _parts(name: str) -> tuple[str, str]:
 
 def trust_allocations() -> dict[str, bool]:
     """Lets plain allocations skip the dispatcher on the backends whose `empty_strided` is PyTorch's own."""
+    _rt.registrations_watch(torch.library._impls)
     table = _kernels_of("aten::empty_strided")
     numbers = {"CPU": _rt.DEVICE_CPU, "CUDA": _rt.DEVICE_CUDA}
     return {
         key: _at_home(table.get(key, ""), (f"Register{key}",)) and bool(_rt.alloc_trust(number))
         for key, number in numbers.items()
     }
+
+
+def allocations_are_replaced() -> bool:
+    """Whether Python code stands for one of PyTorch's allocating operators now (`torch.library`). It is part of the torch state."""
+    return _rt.state_read()[1][3] >> 8 & 0xFF != 0
 
 
 def _is_pytorchs(name: str) -> bool:

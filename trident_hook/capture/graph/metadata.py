@@ -7,10 +7,12 @@ not run, and its result is taken to be as traced; so is that of pointwise operat
 
 from __future__ import annotations
 
-import warnings
+import functools
 
 import torch
 
+from ... import _rt
+from ...dynamo.noted_warnings import noted
 from ...dynamo.python_operators import is_written_in_python
 from ...errors import Unsupported
 
@@ -20,8 +22,7 @@ _WRITES_SILENTLY = ("norm", "rnn", "lstm", "gru")
 
 def check(traced, inputs: list) -> None:
     """Refuses a capture of which an operator's real result is not as it was traced."""
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with torch.no_grad(), noted():
         _Rehearsal(traced, garbage_collect_values=True).run(*inputs)
 
 
@@ -46,7 +47,7 @@ class _Rehearsal(torch.fx.Interpreter):
         if any(word in node.target.__name__ for word in _WRITES_SILENTLY):  # running statistics are vectors
             args, kwargs = torch.utils._pytree.tree_map_only(torch.Tensor, _kept, (args, kwargs))
         try:
-            real = node.target(*args, **kwargs)
+            real = _rt.call_warned(functools.partial(node.target, *args, **kwargs))
         except Exception:  # the program's own error, or one of stand-ins
             return _like(traced)
         for one, other in zip(_tensors(real), _tensors(traced), strict=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import types
-import warnings
 
 from ...errors import Unsupported
 from ..autograd import refuse_applied
@@ -20,6 +19,7 @@ def normalize(graph_module, example_inputs: list):
     import torch
 
     from ...dynamo.fake_numbers import trace
+    from ...dynamo.noted_warnings import noted
 
     refuse_applied(graph_module)
     refuse_unaccounted(graph_module)
@@ -36,12 +36,13 @@ def normalize(graph_module, example_inputs: list):
         return fake_mode.from_tensor(value, static_shapes=False, symbolic_context=symbolic, source=source)
 
     fakes = [fake(value) for value in example_inputs]
-    with fake_mode, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with fake_mode, noted() as warned:
         # Run by the nodes' own targets: the generated Python of a graph module looks `torch.sin` up again, and finds a
         # patched one that Dynamo has already taken apart.
         interpreter = MarkingInterpreter(graph_module)
         traced = trace(lambda *inputs: interpreter.run(*inputs), fakes)
+    if warned:
+        raise Unsupported("warns", warned[0])
     traced.meta["trident_hook_grad_mode"] = torch.is_grad_enabled()
     name_data(traced)
     _mark_captured(traced, graph_module)

@@ -22,6 +22,7 @@ from ...ir.program import (
     TensorListArg,
     TensorMeta,
 )
+from ...runtime.trusted_kernels import allocations_are_replaced
 from . import float_inputs, hook_nodes, launches
 from .data_dependent import Numbers
 
@@ -367,6 +368,8 @@ def tensor_meta(value, check=checked) -> TensorMeta:
 
 def _plain_allocation(node) -> bool:
     value = node.meta["val"]
+    if allocations_are_replaced():
+        return False
     if node.kwargs.get("pin_memory") or value.layout is not torch.strided or value.device.type not in ("cuda", "cpu"):
         return False
     return type(value).__name__ == "FakeTensor" and not value.requires_grad
