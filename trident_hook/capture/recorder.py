@@ -12,7 +12,7 @@ import torch
 
 from .. import _rt
 from .._logs import log
-from ..dynamo import python_operators, remembered_calls
+from ..dynamo import python_operators, remembered_calls, set_contexts
 from ..dynamo.compile_frame import FrameCompiler, left_alone, traced_code
 from ..dynamo.left_open import ThreadState
 from ..dynamo.patches import catalogue, float_symbols
@@ -154,7 +154,8 @@ class Recorder:
                 raise Unsupported("graph-break", _break_reason(capture))
             capture.recipe = return_recipe.analyse(guarded_code.code, capture.graph_name, capture.globals_)
             _check_subclasses(capture.recipe)
-            if problem := python_operators.problem_of(capture.traced.graph, bool(capture.recipe.effects)):
+            has_effects = bool(capture.recipe.effects) or set_contexts.were_set()
+            if problem := python_operators.problem_of(capture.traced.graph, has_effects):
                 raise Unsupported("python-operator", problem)
             ProgramBuilder(capture.traced, capture.recipe).check(capture.sites)
             root = guarded_code.guard_manager.root

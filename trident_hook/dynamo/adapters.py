@@ -6,7 +6,7 @@ import contextlib
 
 from .. import integrations
 from .._logs import log
-from . import launch_result, remembered_calls
+from . import launch_result, remembered_calls, set_contexts
 from .refusal import forget_refusal
 
 
@@ -15,6 +15,7 @@ def in_force():
     """Dynamo knows the adapters while the block runs, on this thread alone."""
     forget_refusal()
     remembered_calls.forget()
+    set_contexts.forget()
     launch_result.begin()
     try:
         from .adapter_tables import described

@@ -17,7 +17,7 @@ _ROOT = "torch._dynamo"
 _SETTLED = {
     "source": "AttrSource DictGetItemSource GetItemSource GlobalSource ImportSource",
     "guards": "GuardBuilder install_guard",
-    "exc": "ObservedException Unsupported unimplemented",
+    "exc": "ObservedException Unsupported raise_observed_exception unimplemented",
     "current_scope_id": "current_scope_id enter_new_scope",
     "eval_frame": "reset_code",
     "hooks": "Hooks",

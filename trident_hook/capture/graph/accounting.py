@@ -29,6 +29,7 @@ MODES = (
 )
 #: Nodes that do nothing to a tensor and leave nothing behind: what they say became a guard, a symbol or a mark.
 _SAYS_ONLY = (
+    torch._C._log_api_usage_once,
     begin,
     end,
     torch._check,

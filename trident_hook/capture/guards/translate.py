@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import collections
 import enum
+import itertools
 import re
 import types
 
@@ -136,6 +137,8 @@ class GuardTranslator:
             return base.then(step, kwargs["key"], text)
         if accessor == "tuple_iterator_getitem":
             return base.then(StepKind.APPLY, ObjectKey(_item_of_tuple_iterator(kwargs["index"])), text)
+        if accessor == "set_getitem":
+            return base.then(StepKind.APPLY, ObjectKey(_member_of_set(kwargs["index"])), text)
         if accessor == "grad":
             return base.then(StepKind.ATTR, "grad", text)
         if accessor == "lambda":
@@ -310,6 +313,11 @@ def _key_at(node: Node, index: int) -> str | None:
 
 def _item_of_tuple_iterator(index: int):
     return lambda iterator: item_of_tuple_iterator(iterator, index)
+
+
+def _member_of_set(index: int):
+    """By its place in the order in which the set gives them: the trace goes through them so."""
+    return lambda members: next(itertools.islice(members, index, None))
 
 
 def _constant_lambda(function):

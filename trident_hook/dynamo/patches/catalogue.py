@@ -6,6 +6,7 @@ from __future__ import annotations
 from . import (
     autograd_function,
     containers,
+    context_variables,
     finalizers,
     float_symbols,
     folded_answers,
@@ -29,6 +30,7 @@ PATCHES = (
     *folded_answers.PATCHES,
     *marked_functions.PATCHES,
     *finalizers.PATCHES,
+    *context_variables.PATCHES,
     *truth.PATCHES,
     autograd_function.autograd_function,
     float_symbols.float_symbols,

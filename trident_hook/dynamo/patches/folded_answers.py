@@ -213,4 +213,45 @@ def _is_of_torch(wrapper) -> bool:
     return (getattr(wrapper, "__module__", None) or "").split(".")[0] in ("torch", "triton")
 
 
-PATCHES = (tensors, process, classes, names, remembered)
+@patch(
+    "whether a stream is recorded",
+    gone_when="Dynamo answers `torch.cuda.is_current_stream_capturing()` and guards it",
+    is_lesson=False,
+)
+def recorded_streams(changes) -> None:
+    """Dynamo would put the question into its graph, and break where the answer is looked at. It is asked, and asked again by a guard.
+    Where there is no driver it raises, as it does in the plain function."""
+    import torch
+
+    from ..names import ConstantVariable, TorchInGraphFunctionVariable, raise_observed_exception
+
+    asked = torch.cuda.is_current_stream_capturing
+
+    def call_function(self, tx, args, kwargs):
+        if self.value is not asked or args or kwargs:
+            return None
+        answer = remembered_calls.call(_is_recorded, (asked,), {})
+        if answer is None:
+            raise_observed_exception(RuntimeError, tx, args=[_message_of(asked)])
+        return ConstantVariable.create(answer)
+
+    changes.in_front(TorchInGraphFunctionVariable, "is called", call_function)
+
+
+def _is_recorded(asked) -> bool | None:
+    """None: it raised."""
+    try:
+        return asked()
+    except RuntimeError:
+        return None
+
+
+def _message_of(asked) -> str:
+    try:
+        asked()
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
+PATCHES = (tensors, process, classes, names, remembered, recorded_streams)
