@@ -21,7 +21,7 @@ import torch
 
 from benchmarks import rivals
 from benchmarks.device import conditions, simulated, synchronize, use_device, without_interpretation
-from trident_hook.scm import prelude
+from trident_hook._scm import prelude
 
 PATIENCE_S = 120
 

@@ -34,7 +34,7 @@ def measure(way: str, names: list[str]) -> dict:
     from benchmarks.device import simulated, synchronize
     from benchmarks.flag_gems_ops import load
     from benchmarks.rivals import copy_of
-    from trident_hook.scm import prelude
+    from trident_hook._scm import prelude
 
     flag_gems = load(configs=2)
     logging.getLogger("torch._dynamo").setLevel(logging.ERROR)

@@ -50,6 +50,18 @@ def imports(path: Path) -> set[str]:
     return found
 
 
+def modules_imported(path: Path) -> set[str]:
+    """Names of modules of trident_hook that a file imports or imports from."""
+    package, found = path.relative_to(ROOT).parts[:-1], set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            found.add(".".join([*base, *filter(None, [node.module])]))
+    return {name for name in found if name.split(".")[0] == "trident_hook"}
+
+
 def test_the_rules_see_something():
     """A rule over no files always holds."""
     assert len(sources("ext", endings=C_ENDINGS)) > 40
@@ -60,7 +72,7 @@ def test_the_rules_see_something():
 
 # -- Python ------------------------------------------------------------------------------------------------------------
 
-DOORS = {f"trident_hook.{name}" for name in ("_core", "api", "functions", "explain", "demo")}
+DOORS = {f"trident_hook.{name}" for name in ("_core", "api", "functions", "_explain", "demo")}
 
 
 @pytest.mark.parametrize("folder", ["capture", "ir", "codegen", "runtime", "verification", "dynamo"])
@@ -74,9 +86,9 @@ def test_capture_and_codegen_never_import_the_doors(folder):
 
 #: From the bottom up: a room, or a file of the root, imports from what stands before it, never from what stands behind.
 ROOMS = (
-    "errors", "_compat", "profiling", "config", "_logs",
-    "ir", "misses", "runtime", "verification", "integrations", "dynamo", "capture", "codegen", "scm", "functions",
-    "api", "ffi", "explain", "_report", "autoselect", "__init__", "env_report", "pytest_plugin", "testing", "demo",
+    "errors", "_built", "_compat", "profiling", "_variables", "_config", "_logs",
+    "ir", "misses", "runtime", "verification", "integrations", "dynamo", "capture", "codegen", "_scm", "functions",
+    "api", "ffi", "_explain", "_report", "_autoselect", "__init__", "env_report", "pytest_plugin", "testing", "demo",
 )  # fmt: skip
 EXTENSIONS = ("_core", "_rt", "_ffi")
 
@@ -128,6 +140,26 @@ def test_imports_only_go_down():
 
 def test_there_is_no_circle_in_python():
     assert circles(python_graph()) == []
+
+
+COMPILED = {"trident_hook._core", "trident_hook._rt", "trident_hook._ffi"}
+
+
+def test_every_module_that_is_imported_exists():
+    """Wherever in the text: an import in a function is seen at its first call only, which may be in nobody's test."""
+    for path in sources("trident_hook", "tests", "benchmarks", endings=(".py",)):
+        for name in modules_imported(path) - COMPILED:
+            place = ROOT.joinpath(*name.split("."))
+            assert place.with_suffix(".py").exists() or (place / "__init__.py").exists(), f"{name_of(path)}: {name}"
+
+
+def test_no_public_name_is_that_of_a_file():
+    """`trident_hook.explain` would be the function or the module, whichever was imported last."""
+    import trident_hook
+
+    files = {path.stem for path in (ROOT / "trident_hook").iterdir()}
+    assert {"api", "_explain", "_scm", "ir"} <= files
+    assert files & set(trident_hook.__all__) == set()
 
 
 def test_every_room_has_its_place():
@@ -213,7 +245,7 @@ def test_torch_is_changed_in_the_registry_only():
 
 #: Settings of ours; Dynamo's lock, which nobody holds any more in the child of a fork; what a verified call has changed.
 SET_OTHER_THINGS = {
-    "trident_hook/scm/builder_main.py",
+    "trident_hook/_scm/builder_main.py",
     "trident_hook/dynamo/capturing.py",
     "trident_hook/verification/restore.py",
 }

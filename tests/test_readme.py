@@ -11,6 +11,7 @@ from support import slate
 from support.routes import twin
 
 import trident_hook
+from trident_hook._variables import NAMES
 from trident_hook.testing import workloads
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,11 +59,31 @@ def test_every_file_that_the_readme_links_to_exists():
 
 def test_every_setting_that_the_documents_name_exists():
     """A variable in the documents that nothing reads would send people astray."""
-    source = "\n".join(path.read_text() for path in (ROOT / "trident_hook").rglob("*.py"))
-    known = set(re.findall(r"TRIDENT_HOOK_[A-Z_]+", source))
-    for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for document in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
         named = set(re.findall(r"TRIDENT_HOOK_[A-Z_]+", document.read_text()))
-        assert named <= known, f"{document.name}: {sorted(named - known)}"
+        assert named <= set(NAMES), f"{document.name}: {sorted(named - set(NAMES))}"
+
+
+def test_every_setting_that_is_read_has_a_known_name():
+    """One that is missing in the list would be called a typing error."""
+    files = [
+        *(ROOT / "trident_hook").rglob("*.py"),
+        *ROOT.glob("*.py"),
+        *(ROOT / "scripts").glob("*.sh"),
+        ROOT / "Makefile",
+    ]
+    named = {name for path in files for name in re.findall(r"TRIDENT_HOOK_[A-Z_]*[A-Z]", path.read_text())}
+    assert len(named) > 10
+    assert named - set(NAMES) - {"TRIDENT_HOOK_TRIAL_OF_LESSONS"} == set()  # a trial sets that one, and takes it away
+
+
+def test_every_setting_is_in_the_documents():
+    text = "\n".join(
+        path.read_text() for path in [ROOT / "setup.py", *ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    )
+    config = (ROOT / "trident_hook" / "_config.py").read_text()
+    missing = [name for name in NAMES if name not in text and name not in config]
+    assert set(missing) <= {"TRIDENT_HOOK_UPDATE_GOLDEN"}  # tests/codegen/test_golden.py says what it does
 
 
 def test_every_refusal_is_explained():

@@ -3,19 +3,30 @@
     import trident_hook
     trident_hook.enable()
 
-`enable` / `disable` for everything, `jit` for one function, `status` and `explain` to see what happens."""
+`enable` / `disable` for everything, `jit` for one function, `status` and `explain` to see what happens. Modules: `ffi`, `integrations`,
+`profiling`, `errors`. A file or folder whose name begins with an underscore holds what stands here under a name of its own."""
 
-import torch  # noqa: F401 - first: our extension modules find its libraries in the process
+import os as _os
 
+import torch as _torch  # noqa: F401 - first: our extension modules find its libraries in the process
+
+from . import (
+    _built,  # noqa: F401 - next: says how to build what is missing
+    _logs,
+    _variables,
+    errors,
+    ffi,
+    integrations,
+    profiling,
+)
+from ._autoselect import autoselect
+from ._config import config
+from ._explain import counts, explain, status
 from ._report import report
-from .api import disable, enable, jit
-from .autoselect import autoselect
-from .config import config
-from .explain import counts, explain, status
+from .api import disable, enable, jit, settle
 from .ffi import MISS, scm
-from .scm.worker import wait as settle
 
-__version__ = "0.1.0"
+__version__ = "0.1.0"  # the one place; pyproject.toml reads it from here
 __all__ = [
     "MISS",
     "autoselect",
@@ -30,3 +41,13 @@ __all__ = [
     "settle",
     "status",
 ]
+
+
+def __dir__() -> list[str]:
+    """The names that are for users."""
+    modules = (module.__name__.rpartition(".")[2] for module in (errors, ffi, integrations, profiling))
+    return sorted([*__all__, "__version__", *modules])
+
+
+for _complaint in _variables.complaints(_os.environ):
+    _logs.warn(f"trident_hook: {_complaint}")

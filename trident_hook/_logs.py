@@ -7,7 +7,7 @@ import contextlib
 import sys
 import warnings
 
-from .config import config
+from ._config import config
 
 
 def log(channel: str, message: str, *args) -> None:

@@ -6,7 +6,7 @@ import fnmatch
 from dataclasses import dataclass
 
 from . import api
-from .explain import called_in_python
+from ._explain import called_in_python
 from .ir.program import Launch
 
 

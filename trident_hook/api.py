@@ -8,9 +8,10 @@ import threading
 import types
 import weakref
 
-from . import _compat, _core
+from . import _compat, _core, _variables
+from ._config import config
 from ._logs import log
-from .config import config
+from ._scm import worker
 from .dynamo import capturing
 from .dynamo.patches import jit_function
 from .errors import NotAFunctionError
@@ -103,11 +104,15 @@ def jit(fn):
     return functools.update_wrapper(wrapper, fn)
 
 
+def settle(timeout: float | None = None) -> bool:
+    """Wait until no build is pending in the background, at most `timeout` seconds (None: as long as it takes).
+    Returns False if the time ran out first; what is asked for meanwhile is waited for, too."""
+    return worker.wait(timeout)
+
+
 def off_reason() -> str | None:
     """Why nothing is routed in this process, or None."""
-    if config.disabled:
-        return "TRIDENT_HOOK_DISABLE is set"
-    return _compat.unsupported_reason()
+    return _variables.disabled(os.environ) or _compat.unsupported_reason()
 
 
 def record_for(function, doors: int) -> FunctionRecord:

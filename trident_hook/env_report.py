@@ -12,8 +12,8 @@ def report() -> str:
     import torch
 
     import trident_hook
+    from trident_hook._scm import compiler
     from trident_hook.errors import TridentHookError
-    from trident_hook.scm import compiler
 
     lines = [str(trident_hook.status()), f"  trident_hook {trident_hook.__version__}, {platform.platform()}"]
     for package in ("torch", "triton", "cython", "cuda-bindings", "apache-tvm-ffi", "flag-gems"):

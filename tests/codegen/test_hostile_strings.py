@@ -147,7 +147,7 @@ def by_file_and_name(text):
 @pytest.mark.parametrize("make", [by_qualname, by_attribute, by_key, by_value, by_file_and_name])
 def test_served_and_not_injected(make, cache_dir):
     """With each of the strings, and one that would leave a mark. Where it cannot be served, eager answers."""
-    from trident_hook.config import config
+    from trident_hook._config import config
 
     before = config.build, config.cache_dir
     config.build, config.cache_dir = "sync", cache_dir

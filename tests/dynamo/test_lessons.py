@@ -10,11 +10,11 @@ import pytest
 
 import trident_hook
 from trident_hook import _compat
+from trident_hook._scm import cache
 from trident_hook.capture.recorder import Recorder
 from trident_hook.dynamo import prove
 from trident_hook.dynamo.patches import catalogue, identity
 from trident_hook.functions import lessons, record
-from trident_hook.scm import cache
 
 LESSONS = [patch for patch in catalogue.PATCHES if patch.is_lesson]
 #: Lessons whose trials Dynamo passes by itself from a version on. They stay: a trial is one program of many.

@@ -17,7 +17,7 @@ import torch
 
 import trident_hook
 from trident_hook import _rt
-from trident_hook.config import config
+from trident_hook._config import config
 
 tvm_ffi = pytest.importorskip("tvm_ffi", reason="apache-tvm-ffi is not installed")
 

@@ -9,7 +9,7 @@ import torch
 
 import trident_hook
 from trident_hook import _core
-from trident_hook.config import config
+from trident_hook._config import config
 
 
 @pytest.fixture(scope="session")

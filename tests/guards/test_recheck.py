@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from trident_hook import _compat, _core, _rt
+from trident_hook._scm.compiler import include_dir
+from trident_hook._scm.loader import LoadedScm
 from trident_hook.codegen.module import generate
 from trident_hook.ir.condition import Condition
 from trident_hook.ir.guard import Guard
@@ -18,8 +20,6 @@ from trident_hook.ir.program import HostProgram
 from trident_hook.ir.recipe import Const, ReturnRecipe
 from trident_hook.ir.source import Source
 from trident_hook.ir.specialization import Specialization
-from trident_hook.scm.compiler import include_dir
-from trident_hook.scm.loader import LoadedScm
 
 MARK, OTHER = object(), object()
 G = Source(("global",), (), "G")

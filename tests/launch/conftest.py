@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import trident_hook
-from trident_hook.config import config
+from trident_hook._config import config
 from trident_hook.testing import simdriver
 
 

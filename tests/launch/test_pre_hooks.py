@@ -16,7 +16,7 @@ import triton.language as tl
 from support.routes import counted, routed, twin
 
 import trident_hook
-from trident_hook.scm import worker
+from trident_hook._scm import worker
 from trident_hook.testing import simdriver
 
 X = torch.arange(1.0, 401.0)

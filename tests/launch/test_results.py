@@ -10,7 +10,7 @@ import triton
 from support.routes import twin
 
 import trident_hook
-from trident_hook.scm import worker
+from trident_hook._scm import worker
 
 from . import compare, corpus
 from . import kernels as k

@@ -11,7 +11,7 @@ from support.routes import twin
 
 import trident_hook
 from trident_hook import _core
-from trident_hook.config import config
+from trident_hook._config import config
 from trident_hook.testing import simdriver
 
 

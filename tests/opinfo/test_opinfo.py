@@ -13,7 +13,7 @@ import trident_hook
 from opinfo import run
 from opinfo.check import Verdict, check
 from opinfo.database import operators
-from trident_hook.config import config
+from trident_hook._config import config
 
 SERVED = [
     "add", "sub", "mul", "addmm", "softmax", "var_mean", "topk", "split", "index_select", "gather", "nn_functional_gelu",

@@ -18,9 +18,9 @@ from support import processes, programs
 from support.routes import routed, warm
 
 import trident_hook
-from trident_hook.config import config, default_cache_dir
+from trident_hook._config import config, default_cache_dir
+from trident_hook._scm import compiler, loader, native_module, places, prelude, store, trusted
 from trident_hook.errors import BuildError
-from trident_hook.scm import compiler, loader, native_module, places, prelude, store, trusted
 
 X = torch.arange(32, dtype=torch.float32)
 SOMEBODY = 54321
@@ -325,6 +325,18 @@ def test_a_compiler_that_answers_nonsense(served, folder, says, text, word, monk
     routed(fn, X, 3, via="dynamo")
     routed(fn, X, 3, via="python", reason=word)
     assert "build: BuildError" in str(trident_hook.explain(fn))
+
+
+@pytest.mark.timeout(60)
+def test_what_a_compiler_started_before_the_limit_is_limited(says, monkeypatch):
+    """A driver starts the compiler proper at once, which may be before we are scheduled again."""
+    limit = compiler._limit_files
+    monkeypatch.setattr(compiler, "_limit_files", lambda number: (time.sleep(0.5), limit(number)))
+    monkeypatch.setattr(compiler, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(compiler, "ANSWER_S", 50.0)
+    says("sh -c 'yes nonsense; exit 3'; exit 3")
+    with pytest.raises(BuildError, match="failed"):
+        compiler.compiler_version()
 
 
 @pytest.mark.timeout(30)

@@ -12,7 +12,7 @@ from support import routes
 
 import trident_hook
 from trident_hook import _core
-from trident_hook.config import config
+from trident_hook._config import config
 from trident_hook.testing import simdriver
 
 

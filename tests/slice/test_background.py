@@ -11,7 +11,7 @@ from support import programs
 from support.routes import counted, routed, same, twin, warm
 
 import trident_hook
-from trident_hook.scm import compiler, worker
+from trident_hook._scm import compiler, worker
 from trident_hook.testing import simdriver
 
 X = torch.arange(32, dtype=torch.float32)

@@ -17,9 +17,9 @@ from support import modules, processes, programs
 from support.routes import routed, warm
 
 import trident_hook
-from trident_hook.config import config
+from trident_hook._config import config
+from trident_hook._scm import builder_process, cache, compiler, places, prelude, worker
 from trident_hook.errors import BuildError
-from trident_hook.scm import builder_process, cache, compiler, places, prelude, worker
 
 X = torch.arange(32, dtype=torch.float32)
 SOURCE = "# cython: language_level=3\nanswer = {}\n"
@@ -100,7 +100,7 @@ def eventually(condition, seconds: float = 20) -> bool:
 
 FRESH = """
 import os, sys
-from trident_hook.scm import builder_process as process
+from trident_hook._scm import builder_process as process
 trident_hook.config.build = "background"
 x, fn = torch.arange(32, dtype=torch.float32), trident_hook.jit(programs.shift)
 fn(x, 3)
@@ -309,7 +309,7 @@ def test_a_fork_during_its_build(at_hand, tmp_path):
 ENDING = """
 import os, sys, time, trident_hook
 from support import modules
-from trident_hook.scm import cache, worker
+from trident_hook._scm import cache, worker
 worker.submit(lambda: cache.compiled(modules.of_text({source!r})))
 while not os.path.exists(sys.argv[1]):
     time.sleep(0.02)

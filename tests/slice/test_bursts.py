@@ -10,8 +10,8 @@ import torch
 from support.routes import routed, same, twin
 
 import trident_hook
+from trident_hook._scm import worker
 from trident_hook.capture import recorder
-from trident_hook.scm import worker
 
 KINDS = [torch.ones(shape, dtype=dtype) for dtype in (torch.float32, torch.float64, torch.int64, torch.int32)
          for shape in ((3,), (4, 5), (2, 3, 4))]  # fmt: skip

@@ -14,7 +14,7 @@ from support import processes, programs
 from support.routes import routed, warm
 
 import trident_hook
-from trident_hook.scm import cache, compiler, loader, native_module, prelude
+from trident_hook._scm import cache, compiler, loader, native_module, prelude
 
 X = torch.arange(32, dtype=torch.float32)
 

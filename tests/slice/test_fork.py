@@ -10,7 +10,7 @@ import os, signal, sys, threading, time
 from trident_hook import _core, api
 from trident_hook.dynamo import capturing
 from trident_hook.functions import record as records
-from trident_hook.scm import worker
+from trident_hook._scm import worker
 
 x, go, held = torch.arange(32, dtype=torch.float32), threading.Event(), threading.Event()
 
@@ -93,7 +93,7 @@ def locks():
     yield "Dynamo's", sys.modules["torch._dynamo.convert_frame"].compile_lock
 
 names = {name for name, _ in locks()}
-assert {"trident_hook.api._lock", "trident_hook.runtime.cubins._lock", "trident_hook.scm.prelude._lock"} <= names, names
+assert {"trident_hook.api._lock", "trident_hook.runtime.cubins._lock", "trident_hook._scm.prelude._lock"} <= names, names
 own = [lock for name, lock in locks() if not name.endswith("capturing._changing")]  # a fork waits for that one
 
 def hold():

@@ -14,10 +14,10 @@ from support.routes import routed, warm
 
 import trident_hook
 from trident_hook import api
-from trident_hook.config import config
+from trident_hook._config import config
+from trident_hook._scm import loader, worker
 from trident_hook.functions import builds
 from trident_hook.functions import record as records
-from trident_hook.scm import loader, worker
 
 X = torch.arange(32, dtype=torch.float32)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 
 import pytest
@@ -12,7 +13,8 @@ from support.routes import routed, twin, warm
 
 import trident_hook
 from trident_hook import _compat, _core
-from trident_hook.config import LOG_CHANNELS, Config
+from trident_hook._config import LOG_CHANNELS, Config
+from trident_hook._variables import complaints
 from trident_hook.errors import ConfigError, NotAFunctionError, TridentHookError
 from trident_hook.testing import workloads
 
@@ -479,23 +481,59 @@ def test_a_cache_folder_that_is_none():
 
 
 @pytest.mark.parametrize(
-    ("variable", "value"),
-    [("BUILD", "later"), ("LIMIT", "0"), ("LIMIT", "many"), ("LIMIT", "1.5"), ("REBUILDS", "-1"),
-     ("NO_PROMOTE", "perhaps"), ("NO_CACHE", "2"), ("LOGS", "hook,nonsense")],
+    ("variable", "value", "attribute"),
+    [("BUILD", "later", "build"), ("LIMIT", "0", "limit"), ("LIMIT", "many", "limit"), ("LIMIT", "1.5", "limit"),
+     ("REBUILDS", "-1", "rebuilds"), ("NO_PROMOTE", "perhaps", "promote"), ("NO_CACHE", "2", "cache"),
+     ("LOGS", "hook,nonsense", "logs"), ("CACHE_LIMIT", "a lot", "cache_limit"), ("VERIFY", "y", "verify")],
 )  # fmt: skip
-def test_a_variable_that_means_nothing(monkeypatch, variable, value):
-    monkeypatch.setenv(f"TRIDENT_HOOK_{variable}", value)
-    with pytest.raises(ConfigError) as raised:
-        Config()
-    says(raised.value, f"TRIDENT_HOOK_{variable}", value.split(",")[-1])
+def test_a_variable_that_means_nothing(monkeypatch, variable, value, attribute):
+    """It is as if it were not set; the import has named it."""
+    name = f"TRIDENT_HOOK_{variable}"
+    monkeypatch.delenv(name, raising=False)
+    default, before = getattr(Config(), attribute), complaints(os.environ)
+    monkeypatch.setenv(name, value)
+    assert getattr(Config(), attribute) == default
+    (complaint,) = set(complaints(os.environ)) - set(before)
+    for part in (name, repr(value), "ignored", "expected"):
+        assert part in complaint
 
 
-def test_a_disable_variable_that_means_nothing(monkeypatch):
-    monkeypatch.setenv("TRIDENT_HOOK_DISABLE", "perhaps")
-    for asked in (trident_hook.enable, trident_hook.status, lambda: trident_hook.jit(programs.shift)):
-        with pytest.raises(ConfigError) as raised:
-            asked()
-        says(raised.value, "TRIDENT_HOOK_DISABLE", "perhaps")
+@pytest.mark.parametrize("value", ["perhaps", "maybe", "ture", "2"])
+def test_a_disable_variable_that_means_nothing(monkeypatch, value):
+    """It disables: whoever set it wanted that."""
+    monkeypatch.setenv("TRIDENT_HOOK_DISABLE", value)
+    fn = twin(programs.shift)
+    assert trident_hook.jit(fn) is fn
+    with trident_hook.enable(include=[fn]):
+        status = trident_hook.status()
+        assert (status.hook, status.enabled) == ("off", False)
+        assert f"TRIDENT_HOOK_DISABLE is set (to {value!r}" in status.off_reason
+        routed(fn, X, 3, via="alone")
+    assert any("TRIDENT_HOOK_DISABLE" in text and repr(value) in text for text in complaints(os.environ))
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("TRIDENT_HOOK_DISBALE", "TRIDENT_HOOK_DISABLE"), ("TRIDENT_HOOK_LOG", "TRIDENT_HOOK_LOGS"),
+     ("trident_hook_build", "TRIDENT_HOOK_BUILD"), ("TRIDENT_HOOKS_VERIFY", "TRIDENT_HOOK_VERIFY"),
+     ("TRIDENT_HOOK_\udcff", "")],
+)  # fmt: skip
+def test_a_variable_with_a_name_that_means_nothing(monkeypatch, name, meant):
+    before = complaints(os.environ)
+    monkeypatch.setenv(name, "1")
+    (complaint,) = set(complaints(os.environ)) - set(before)
+    assert name in complaint
+    assert meant in complaint
+
+
+def test_a_variable_that_is_right_is_not_named(monkeypatch, tmp_path):
+    right = {"BUILD": "sync", "LIMIT": "3", "NO_PROMOTE": "off", "LOGS": "all", "CACHE_DIR": str(tmp_path), "CC": "gcc",
+             "CACHE_LIMIT": "1.5GB", "DISABLE": "0", "VERIFY": ""}  # fmt: skip
+    for name in [name for name in os.environ if name.startswith("TRIDENT_HOOK_")]:
+        monkeypatch.delenv(name)
+    for name, value in right.items():
+        monkeypatch.setenv(f"TRIDENT_HOOK_{name}", value)
+    assert complaints(os.environ) == []
 
 
 def test_variables_are_read(monkeypatch, tmp_path):

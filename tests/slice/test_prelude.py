@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trident_hook.config import config
-from trident_hook.scm import compiler, native_module, prelude
+from trident_hook._config import config
+from trident_hook._scm import compiler, native_module, prelude
 
 SOURCE = """# cython: language_level=3
 from tdh cimport *

@@ -14,8 +14,8 @@ from support.routes import routed
 from test_variants import Held, add_kernel
 
 import trident_hook
+from trident_hook._scm import cache, compiler, native_module
 from trident_hook.errors import BuildError
-from trident_hook.scm import cache, compiler, native_module
 
 SCALE, OFFSET = 2.0, 1.0
 X = torch.arange(32, dtype=torch.float32)

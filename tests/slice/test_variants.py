@@ -14,8 +14,8 @@ from support import programs
 from support.routes import counted, routed, twin, warm
 
 import trident_hook
+from trident_hook._scm import worker
 from trident_hook.api import find_record
-from trident_hook.scm import worker
 from trident_hook.testing import simdriver
 
 ALIGNED, OTHER = torch.arange(64, dtype=torch.float32), torch.ones(64)

@@ -1,4 +1,4 @@
-"""A text as a module that `trident_hook.scm` compiles."""
+"""A text as a module that `trident_hook._scm` compiles."""
 
 from __future__ import annotations
 

@@ -6,12 +6,12 @@ import time
 import warnings
 
 from .. import _core, profiling
+from .._config import config
 from .._logs import log
+from .._scm import loader, worker
 from ..codegen.module import generate
-from ..config import config
 from ..errors import BuildError, Unsupported
 from ..runtime import interrupts
-from ..scm import loader, worker
 from . import conditions, states
 from .budget import Budget
 from .dynamo_entries import DynamoEntries

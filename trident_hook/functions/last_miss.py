@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from .. import _core
+from .._config import config
 from .._logs import log
-from ..config import config
 from ..ir.kinds import CheckKind
 from ..misses.explain_miss import FailedGuard, MissInspector
 from .identity import tuned

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from .._config import config
 from .._logs import log
-from ..config import config
 from ..errors import Unsupported
 from .dynamo_entries import DynamoEntries
 from .identity import identity, tuned, without_known

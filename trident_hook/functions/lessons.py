@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .. import _core, _rt
 from .._logs import log
-from ..scm import cache
+from .._scm import cache
 
 _OURS = ("dynamo", "ir")  # folders whose text the outcome depends on
 

@@ -9,7 +9,7 @@ import weakref
 from typing import Any
 
 from .. import _core
-from ..config import config
+from .._config import config
 from ..dynamo import capturing
 from ..runtime import interrupts
 from . import conditions, lessons

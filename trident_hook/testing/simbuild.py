@@ -16,8 +16,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from ..config import default_cache_dir
-from ..scm import trusted
+from .._config import default_cache_dir
+from .._scm import trusted
 
 SONAME = "libcuda.so.1"
 _FLAGS = ["-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", f"-Wl,-soname,{SONAME}"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trident_hook
 from trident_hook import api
-from trident_hook.config import config
+from trident_hook._config import config
 from trident_hook.dynamo.compile_frame import sizes_as_they_are
 from trident_hook.dynamo.entries import forget
 

@@ -261,8 +261,7 @@ def _wait(command: list[str], folder: Path, seconds: float, said: int) -> int:
         command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd=folder, env=surroundings
     )  # fmt: skip
     try:
-        with contextlib.suppress(OSError):  # it has ended, or may not be limited
-            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (MOST_BYTES, MOST_BYTES))
+        _limit_files(process.pid)
         return process.wait(seconds)
     finally:
         if process.returncode is None:
@@ -278,9 +277,21 @@ def end(process: subprocess.Popen) -> None:
         process.wait(_KILLED_S)
 
 
+def _limit_files(number: int) -> None:
+    """Of the process and of what it has started by now; what it starts from here on inherits the limit."""
+    with contextlib.suppress(OSError):  # it has ended, or may not be limited
+        resource.prlimit(number, resource.RLIMIT_FSIZE, (MOST_BYTES, MOST_BYTES))
+        for child in _children(number):
+            _limit_files(child)
+
+
 def _descendants(number: int) -> list[int]:
-    children: list[int] = []
+    return [each for child in _children(number) for each in (*_descendants(child), child)]
+
+
+def _children(number: int) -> list[int]:
+    found: list[int] = []
     with contextlib.suppress(OSError):
         for path in Path(f"/proc/{number}/task").glob("*/children"):
-            children += map(int, path.read_text().split())
-    return [each for child in children for each in (*_descendants(child), child)]
+            found += map(int, path.read_text().split())
+    return found

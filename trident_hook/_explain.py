@@ -6,10 +6,10 @@ import sys
 from dataclasses import dataclass
 
 from . import _core, api
-from .config import config
+from ._config import config
+from ._scm import store
 from .functions import lessons
 from .ir.recipe import Call, Global, walk
-from .scm import store
 
 
 @dataclass(frozen=True)

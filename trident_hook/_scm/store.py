@@ -13,8 +13,8 @@ import threading
 import time
 from collections import OrderedDict
 
+from .._config import config
 from .._logs import log, warn
-from ..config import config
 from ..runtime import interrupts
 from . import limit, trusted
 

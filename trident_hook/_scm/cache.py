@@ -14,10 +14,10 @@ import sys
 import sysconfig
 from pathlib import Path
 
+from .._config import config
 from .._logs import log
 from ..codegen.module import GENERATOR
 from ..codegen.unit import GeneratedModule
-from ..config import config
 from ..errors import BuildError
 from . import builder_process, compiler, native_module, places, store, worker
 

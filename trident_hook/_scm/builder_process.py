@@ -20,8 +20,8 @@ import threading
 import time
 from pathlib import Path
 
+from .._config import config
 from .._logs import log
-from ..config import config
 from ..errors import BuildError
 from . import compiler
 

@@ -15,8 +15,8 @@ import sys
 import threading
 from pathlib import Path
 
+from .._config import config
 from .._logs import log
-from ..config import config
 from . import compiler, limit, store, trusted
 
 #: In the order of Cython's own includes. Nothing that Cython defines before them is read by them.

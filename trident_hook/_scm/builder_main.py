@@ -59,7 +59,7 @@ def _imports(folder_of_cython: str):
     sys.path.append(folder_of_cython)
     import Cython.Compiler.Main  # noqa: F401
 
-    from trident_hook.scm import native_module
+    from trident_hook._scm import native_module
 
     return native_module
 
@@ -78,7 +78,7 @@ def _answer(native_module, request: dict, pyx: Path) -> dict:
 
 
 def _adopt(compiler, settings: dict) -> None:
-    from trident_hook.config import config
+    from trident_hook._config import config
 
     os.environ.clear()
     os.environ.update(settings["environment"])

@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from .._config import config
 from .._logs import log
-from ..config import config
 from ..errors import BuildError
 from . import trusted
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from . import _core, api
 from ._logs import log
-from .scm.worker import wait
+from ._scm.worker import wait
 
 _LEAST = 8  # rows, so that every mean is one of four or more
 
