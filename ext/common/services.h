@@ -43,6 +43,10 @@ void release(void *handle);
 PyObject *wrap(void *handle);
 PyObject *py_alloc_trust(PyObject *, PyObject *device_type);
 
+// ext/aten/noted_memory.cpp
+PyObject *py_note_memory(PyObject *, PyObject *on);
+PyObject *py_noted_memory(PyObject *, PyObject *address);
+
 // ext/aten/op_site.cpp
 int op_call(void *site, void *const *tensors, const int64_t *ints, const double *doubles, void **outs,
             int64_t *out_ints, double *out_doubles);

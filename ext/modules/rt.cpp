@@ -333,6 +333,8 @@ PyMethodDef methods[] = {
     {"launch_env", py_launch_env, METH_VARARGS, "launch_env(times=1) -> (device, stream, device_type)"},
     {"launch_callbacks", py_launch_callbacks, METH_VARARGS, "launch_callbacks(load_cubin, raise_error): for launches"},
     {"set_simulated", py_set_simulated, METH_VARARGS, "set_simulated(current_device, current_stream): C addresses"},
+    {"note_memory", py_note_memory, METH_O, "note_memory(on) -> whether memory of CPU tensors is noted from here on"},
+    {"noted_memory", py_noted_memory, METH_O, "noted_memory(address) -> (start, end) of the memory there, or None"},
     {"scm_bind", py_scm_bind, METH_VARARGS, "scm_bind(module, objects, sites, plans, arms) -> capsule for the doors"},
     {"scm_verified", py_scm_verified, METH_VARARGS,
      "scm_verified(scm, code, judge) -> capsule that asks `judge` on each hit"},

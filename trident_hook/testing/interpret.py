@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from . import bfloat16, libdevice
+from . import bfloat16, bounds, kernel_source, libdevice
 from ._simlib import Launch, TensorMap, image_digest
 
 #: Held while `triton.language` is patched, and while Triton turns Python into IR: the two must not overlap.
@@ -65,39 +65,48 @@ def _search(digest: str) -> Any:
     return _kernels.get(digest)
 
 
-def run(launch: Launch) -> None:
+def run(launch: Launch, check_bounds: bool = True) -> None:
     """Runs every program of the launch, in order, on the calling thread."""
     compiled = _kernels.get(launch.image) or _search(launch.image)
     if compiled is None:
         raise UnknownKernelError(f"No source is known for the CUBIN {launch.image[:12]} of kernel {launch.name!r}.")
-    from triton.runtime import interpreter
-
     grid = (launch.grid[0] // compiled.metadata.num_ctas, launch.grid[1], launch.grid[2])
-    builder = interpreter.interpreter_builder
     with language_lock, _language.patched(), np.errstate(all="ignore"):
         function = _rewritten(compiled.src.fn)
-        arguments = _read_arguments(compiled, launch.params)
-        builder.set_grid_dim(*grid)
-        for z in range(grid[2]):
-            for y in range(grid[1]):
-                for x in range(grid[0]):
-                    builder.set_grid_idx(x, y, z)
-                    try:
-                        function(**arguments)
-                    except Exception as error:
-                        where = f"kernel {launch.name!r}, program {(x, y, z)} of {grid}"
-                        raise KernelError(f"{where}: {error!r}") from error
+        memory = bounds.Memory() if check_bounds else None
+        arguments = _read_arguments(compiled, launch.params, memory)
+        outer = bounds.begin(memory)
+        try:
+            _run_programs(function, arguments, grid, launch.name)
+        finally:
+            bounds.begin(outer)
+
+
+def _run_programs(function: Any, arguments: dict[str, Any], grid: tuple[int, ...], name: str) -> None:
+    from triton.runtime import interpreter
+
+    builder = interpreter.interpreter_builder
+    builder.set_grid_dim(*grid)
+    for z in range(grid[2]):
+        for y in range(grid[1]):
+            for x in range(grid[0]):
+                builder.set_grid_idx(x, y, z)
+                try:
+                    function(**arguments)
+                except Exception as error:
+                    where = f"kernel {name!r}, program {(x, y, z)} of {grid}"
+                    raise KernelError(f"{where}: {error!r}") from error
 
 
 # ---- parameters ----
 
 
-def _read_arguments(compiled: Any, params: tuple[bytes, ...]) -> dict[str, Any]:
+def _read_arguments(compiled: Any, params: tuple[bytes, ...], memory: bounds.Memory | None) -> dict[str, Any]:
     """The kernel's arguments by name. The launch's parameters are the flattened signature without constants, then two
     scratch pointers that the interpreter does not need."""
-    reader = _ParameterReader(compiled, iter(params))
+    reader = _ParameterReader(compiled, iter(params), memory)
     source = compiled.src
-    arguments = {name: reader.read(ty, (i,)) for i, (name, ty) in enumerate(source.signature.items())}
+    arguments = {name: reader.read(name, ty, (i,)) for i, (name, ty) in enumerate(source.signature.items())}
     left = sum(1 for _ in reader.raw)
     if left < 2:
         raise ValueError(f"{len(params)} parameters do not fit the signature {source.signature}")
@@ -108,21 +117,27 @@ def _read_arguments(compiled: Any, params: tuple[bytes, ...]) -> dict[str, Any]:
 class _ParameterReader:
     compiled: Any
     raw: Iterator[bytes]
+    memory: bounds.Memory | None
 
     def __post_init__(self) -> None:
         self._descriptors = iter(self.compiled.metadata.tensordesc_meta or [])
         declared = self.compiled.src.fn.params
         self._declared_constexpr = {p.num for p in declared if p.is_constexpr}
 
-    def read(self, ty: Any, path: tuple[int, ...]) -> Any:
+    def read(self, name: str, ty: Any, path: tuple[int, ...]) -> Any:
         if isinstance(ty, tuple):
-            values = [self.read(inner, (*path, i)) for i, inner in enumerate(ty)]
+            values = [self.read(f"{name}[{i}]", inner, (*path, i)) for i, inner in enumerate(ty)]
             return type(ty)(*values) if hasattr(ty, "_fields") else tuple(values)
         if ty == "constexpr":
             return self._constant(path)
         if ty.startswith("tensordesc"):
-            return self._descriptor(ty)
-        return self._scalar(ty)
+            return self._descriptor(name, ty)
+        return self._argument(name, self._scalar(ty))
+
+    def _argument(self, name: str, value: Any) -> Any:
+        if self.memory is not None and value.dtype.is_ptr():
+            self.memory.argument(name, value.handle)
+        return value
 
     def _constant(self, path: tuple[int, ...]) -> Any:
         """A declared constexpr is a plain value; an argument that was merely specialized (1) behaves like a tensor."""
@@ -150,7 +165,7 @@ class _ParameterReader:
     def _integers(self, ty: str, count: int) -> list[Any]:
         return [self._scalar(ty) for _ in range(count)]
 
-    def _descriptor(self, ty: str) -> Any:
+    def _descriptor(self, name: str, ty: str) -> Any:
         """Host-side descriptors arrive as a tensor map, or (no TMA) as pointer, shape, strides and flags; both are
         followed by the shape and strides once more."""
         import triton.language as tl
@@ -173,7 +188,7 @@ class _ParameterReader:
                 next(self.raw)
         sizes, strides = self._integers("i32", rank), self._integers("i64", rank)
         return interpreter.interpreter_semantic.make_tensor_descriptor(
-            base=base,
+            base=self._argument(name, base),
             shape=sizes,
             strides=[*strides[:-1], tl.constexpr(1)],
             block_shape=[tl.constexpr(size) for size in block],
@@ -191,57 +206,36 @@ class _ParameterReader:
 
 
 class _KernelGlobals(dict):
-    """The globals of a rewritten kernel: the kernel's own module and closure, read live, plus the interpreter's one
-    helper. A dict subclass, because the bytecode of a function with an exact dict never asks `__missing__`."""
+    """The globals of a rewritten kernel: the kernel's own module and closure, read live, plus helpers of what was
+    rewritten. A dict subclass, because the bytecode of a function with an exact dict never asks `__missing__`."""
 
     def __init__(self, fn: Any, helper: Any) -> None:
-        super().__init__(interpreter_semantic=helper, __builtins__=builtins)
+        super().__init__(interpreter_semantic=helper, __builtins__=builtins, **kernel_source.helpers())
         self._module = fn.__globals__
+        self._functions = kernel_source.functions()
         code = fn.__code__
         self._cells = dict(zip(code.co_freevars, fn.__closure__ or (), strict=True))
 
     def __missing__(self, name: str) -> Any:
         if name in self._cells:
             return libdevice.stand_in(self._cells[name].cell_contents)
-        if name == "range" and name not in self._module:
-            return _tensor_range
+        if name in self._functions and name not in self._module:
+            return self._functions[name]
         return libdevice.stand_in(self._module[name])
-
-
-def _tensor_range(*bounds: Any) -> Any:
-    """`range` of a kernel: its variable is a tensor where a bound is one."""
-    import triton.language as tl
-    from triton.runtime import interpreter
-
-    kinds = [bound.dtype for bound in bounds if isinstance(bound, tl.tensor)]
-    values = range(*bounds)
-    if not kinds:
-        return values
-    np_dtype = interpreter._get_np_dtype(kinds[0])
-    return (tl.tensor(interpreter.TensorHandle(np.array([v], np_dtype), kinds[0]), kinds[0]) for v in values)
 
 
 _rewritten_cache: dict[Any, types.FunctionType] = {}
 
 
 def _rewritten(kernel: Any) -> types.FunctionType:
-    """The kernel (a JITFunction) with every assignment made to yield tensors, as Triton's interpreter does it."""
+    """The kernel (a JITFunction) as a function that does in Python what the compiler reads in it."""
     source, fn = kernel.src, kernel.fn  # never hash a JITFunction here: that compiles its dependencies' sources
     cached = _rewritten_cache.get(fn)
     if cached is not None and cached.__kernel_source__ == source:  # type: ignore[attr-defined]
         return cached
     from triton.runtime import interpreter
 
-    tree = ast.parse(source)
-    definition = tree.body[0]
-    assert isinstance(definition, ast.FunctionDef)
-    definition.decorator_list = []
-    definition.returns = None
-    spec = definition.args
-    for argument in [*spec.posonlyargs, *spec.args, *spec.kwonlyargs]:
-        argument.annotation = None
-    spec.defaults, spec.kw_defaults = [], [None] * len(spec.kwonlyargs)
-    tree = ast.fix_missing_locations(interpreter.ASTTransformer().visit(tree))
+    tree = kernel_source.rewritten(source)
     ast.increment_lineno(tree, fn.__code__.co_firstlineno - 1)
     namespace: dict[str, Any] = {}
     exec(compile(tree, inspect.getsourcefile(fn) or "<kernel>", "exec"), namespace)
@@ -257,6 +251,24 @@ def _call_helper(kernel: Any, *args: Any, **kwargs: Any) -> Any:
     """`JITFunction.__call__` while a launch runs: nested kernels, among them tl.sum, tl.max and friends."""
     kwargs.pop("_semantic", None)
     return _rewritten(kernel)(*args, **kwargs)
+
+
+def _combining() -> list[tuple[Any, str, Any]]:
+    """(class, name, value): reductions and scans call the function that combines as it was rewritten."""
+    from triton.runtime.interpreter import ReduceOps, ScanOps
+
+    def rewriting(plain: Any) -> Any:
+        def method(self: Any, input: Any) -> Any:
+            combine, self.combine_fn = self.combine_fn, types.SimpleNamespace(fn=_rewritten(self.combine_fn))
+            try:
+                return plain(self, input)
+            finally:
+                self.combine_fn = combine
+
+        return method
+
+    methods = ((ReduceOps, "generic_reduce"), (ScanOps, "generic_scan"))
+    return [(owner, name, rewriting(getattr(owner, name))) for owner, name in methods]
 
 
 # ---- triton.language, patched for the length of a launch ----
@@ -323,7 +335,9 @@ class _Language:
         # NumPy 2.5 no longer turns an array of one element into an int, which Triton's own patch relies on.
         learned.append((tl.tensor, "__index__", lambda self: int(self.handle.data.item())))
         learned.append((JITFunction, "__call__", _call_helper))
-        learned += [*libdevice.attributes(), *bfloat16.replacements()]
+        learned += [(module, "range", kernel_source.tensor_range) for module in (tl, tl.core)]
+        of_bf16 = bfloat16.replacements()
+        learned += [*libdevice.attributes(), *of_bf16, *bounds.replacements(of_bf16), *_combining()]
         return learned
 
 

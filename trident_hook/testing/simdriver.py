@@ -12,8 +12,11 @@ is found wherever `libcuda.so.1` is asked for. A CUBIN's own records say how its
 
 What is not: time, parallelism, races between programs or streams (a stream is a number), real resource limits
 (registers, occupancy), inline PTX, device-side asserts, Gluon, stream capture and graphs, pinned memory,
-contexts that stay broken after a failed launch, `torch.cuda` (it keeps saying that there is no GPU). A wrong pointer
-crashes the process. The interpreter computes with NumPy: results agree with a GPU's up to rounding.
+contexts that stay broken after a failed launch, `torch.cuda` (it keeps saying that there is no GPU). The interpreter
+computes with NumPy: results agree with a GPU's up to rounding. What else differs is listed in docs/simulated_driver.md.
+
+An access outside of the tensors of a launch is an error that names the kernel and the argument (`check_bounds`). A
+wrong pointer into memory that nobody knows crashes the process.
 
 An error inside the interpreter makes the launch return CUDA_ERROR_LAUNCH_FAILED and is kept in `errors`;
 `synchronize()` raises it.
@@ -31,7 +34,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from . import _patches, _simlib, interpret, simbuild
+from . import _patches, _simlib, bounds, interpret, simbuild
 from ._simlib import Launch, LaunchLog, TensorMap
 
 __all__ = [
@@ -89,6 +92,17 @@ class State:
         self._interpret = True
         self._record = True
         self._strict = False
+        self._check_bounds = True
+
+    @property
+    def check_bounds(self) -> bool:
+        """Whether a kernel that accesses memory outside of the tensors of its launch fails, or does it."""
+        return self._check_bounds
+
+    @check_bounds.setter
+    def check_bounds(self, on: bool) -> None:
+        self._check_bounds = bool(on)
+        self._apply()
 
     @property
     def interpret(self) -> bool:
@@ -144,6 +158,7 @@ class State:
         lib.sim_record(self._record and is_active())
         lib.sim_set_callback(C.cast(_on_launch, C.c_void_p) if self._interpret and is_active() else None)
         lib.sim_strict_pointers(self._strict)
+        bounds.note_memory(self._check_bounds and self._interpret and is_active())
 
     def __repr__(self) -> str:
         return (
@@ -161,7 +176,7 @@ def _on_launch(launch: Any) -> int:
 
     previous = set_eval_frame(None)  # a Dynamo region of the caller must not compile the interpreter
     try:
-        interpret.run(Launch.from_c(launch.contents))
+        interpret.run(Launch.from_c(launch.contents), state.check_bounds)
     except BaseException as error:  # nothing may escape into C
         errors.append(error)
         return 1
@@ -176,7 +191,12 @@ def is_active() -> bool:
 
 
 def install(
-    arch: int = 90, interpret: bool = True, n_devices: int = 1, record: bool = True, strict: bool = False
+    arch: int = 90,
+    interpret: bool = True,
+    n_devices: int = 1,
+    record: bool = True,
+    strict: bool = False,
+    check_bounds: bool = True,
 ) -> None:
     """Loads the simulated driver and makes Triton, Dynamo and trident_hook use it. A further call only changes the
     settings. Compiles the driver the first time that a machine sees this version of it."""
@@ -193,6 +213,7 @@ def install(
         lib.sim_configure(n_devices, arch)
         state.arch, state.n_devices = arch, n_devices
         state._interpret, state._record, state._strict = interpret, record, strict
+        state._check_bounds = check_bounds
         if not is_active():
             _apply_patches(folder)
         state._apply()
