@@ -70,6 +70,7 @@ def function_of(kernel, **more):
 def calls(launch) -> tuple:
     fn, plain = trident_hook.jit(twin(launch)), twin(launch)
     x = torch.arange(300.0)
+    plain(x, torch.zeros(300))  # the tuner chooses: a config that is tried may write more than the one that it takes
     for _ in range(4):
         assert torch.equal(fn(x, torch.zeros(300)), plain(x, torch.zeros(300)))
     return trident_hook.counts(fn)["hits"], str(trident_hook.explain(fn).refused)
