@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -27,6 +28,9 @@ from setuptools.command.build_ext import build_ext
 ROOT = Path(__file__).resolve().parent
 DEBUG = os.environ.get("TRIDENT_HOOK_BUILD_DEBUG") == "1"
 ONLY_CORE = os.environ.get("TRIDENT_HOOK_BUILD_ONLY") == "core"
+
+#: Beside `_rt`, for trident_hook/_compat.py to compare with the PyTorch that it finds.
+BUILT_WITH = "_built_with.txt"
 
 # Warnings are on for everything that is ours. -g0 after CPython's own -g: debug information of PyTorch's templates
 # makes the module fifty times larger.
@@ -117,6 +121,14 @@ def package_folder(name: str) -> Path | None:
     return Path(spec.origin).parent if spec and spec.origin else None
 
 
+def torch_version() -> str:
+    """Also without importing it."""
+    folder = package_folder("torch")
+    text = (folder / "version.py").read_text() if folder else ""
+    found = re.search(r"^__version__ *= *['\"]([^'\"]+)", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
 class ParallelBuildExt(build_ext):
     """Compiles the files of an extension side by side, and only those whose inputs changed.
 
@@ -146,6 +158,14 @@ class ParallelBuildExt(build_ext):
                 build_temp=self.build_temp,
                 target_lang=ext.language,
             )
+        if ext.name == "trident_hook._rt":
+            target.with_name(BUILT_WITH).write_text(torch_version())
+
+    def copy_extensions_to_source(self) -> None:
+        super().copy_extensions_to_source()
+        built = Path(self.build_lib) / "trident_hook" / BUILT_WITH
+        if built.exists():
+            (ROOT / "trident_hook" / BUILT_WITH).write_text(built.read_text())
 
     def compiler_command(self, ext: Extension) -> list[str]:
         if ext.language == "c++":

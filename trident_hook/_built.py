@@ -6,6 +6,8 @@ import importlib.util
 import platform
 from pathlib import Path
 
+from . import _stand_in  # noqa: F401 - in the place of `_rt` where this PyTorch must not load it
+
 _MODULES = ("_core", "_rt")
 
 

@@ -3,8 +3,10 @@ they mean. Everything else asks this module."""
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
+from pathlib import Path
 
 PYTHON = sys.version_info[:2]
 PYTHON_SUPPORTED = (3, 11) <= PYTHON <= (3, 13)
@@ -46,6 +48,16 @@ def torch_version() -> tuple[int, ...]:
 TORCH_MIN, TORCH_BELOW = (2, 11), (2, 12)
 
 
+@functools.cache
+def other_torch() -> str | None:
+    """The PyTorch that `_rt` was built beside, where that is another release than this: the layout of what it reads may be another."""
+    try:
+        built = Path(__file__).with_name("_built_with.txt").read_text().strip()
+    except OSError:
+        return None
+    return built if built and parse_version(built) != torch_version() else None
+
+
 def unsupported_reason() -> str | None:
     """Why the hook must stay off in this process, or None."""
     if not PYTHON_SUPPORTED:
@@ -55,6 +67,10 @@ def unsupported_reason() -> str | None:
         import torch
 
         return f"PyTorch {torch.__version__} is not supported (supported: 2.11)"
+    if (built := other_torch()) is not None:
+        import torch
+
+        return f"it was built beside PyTorch {built} and runs beside {torch.__version__}: install it anew here"
     return None
 
 
