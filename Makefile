@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 TEST_JOBS ?= 2
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help setup demo judge-programs test test-fast test-debug test-sanitizers test-hook-versions test-versions lint format bench figures clean distclean
+.PHONY: help setup demo judge-programs test test-fast test-debug test-sanitizers test-hook-versions test-versions lint types format bench figures clean distclean
 
 help:
 	@echo "make demo     serve three functions, compare with eager and torch.compile"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-versions   hook, guard and slice tests on CPython 3.11 and 3.13 (installs PyTorch for each)"
 	@echo "make judge-programs  programs written from a seed, served and plain (SECONDS= PROGRAMS= JOBS= SEED= OUT=)"
 	@echo "make test-debug   hook tests with our assertions on (test-sanitizers: under ASan and UBSan as well)"
+	@echo "make types    check types (mypy; settings in pyproject.toml)"
 	@echo "make lint     check style (make format: repair it)"
 	@echo "make bench    latency table into benchmarks/results/latest/ (make figures: draw the committed results)"
 	@echo "make clean    remove what was built (distclean: the environment too)"
@@ -88,6 +89,10 @@ test-hook-versions:
 lint: $(STAMP_DEPS)
 	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" bash scripts/lint.sh check
 
+# Against the PyTorch that is installed; a second run reads .mypy_cache.
+types: $(STAMP_DEPS)
+	@$(PY) -m mypy
+
 format: $(STAMP_DEPS)
 	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" bash scripts/lint.sh fix
 
@@ -98,7 +103,7 @@ figures: setup
 	@$(PY) -m benchmarks.figures
 
 clean:
-	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .benchmarks benchmarks/floor/build
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks benchmarks/floor/build
 	find trident_hook benchmarks tests -name '*.so' -delete -o -name __pycache__ -prune -exec rm -rf {} +
 	rm -f $(STAMP_BUILD)
 

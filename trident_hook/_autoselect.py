@@ -74,7 +74,8 @@ def autoselect(
     finally:
         for record in records:
             _core.entry_state_set(record.code, _core.SERVE)
-    kept, left_alone = {}, {}
+    kept: dict = {}
+    left_alone: dict = {}
     for column, record in enumerate(records):
         ratio = _ratio(plan, times, column)
         slower = ratio > 1 + tolerance

@@ -37,6 +37,17 @@ class Config:
     A variable that means nothing is named in a warning at import and ignored. An attribute that is set to such a value, or that
     does not exist, raises `errors.ConfigError`."""
 
+    build: str
+    limit: int
+    rebuilds: int
+    promote: bool
+    cache_dir: Path | None
+    cache_limit: int
+    cache: bool
+    logs: frozenset[str]
+    verify: bool
+    checks: bool
+
     def __init__(self) -> None:
         for name, variable in _variables.SETTINGS.items():
             object.__setattr__(self, name, variable.value(os.environ))

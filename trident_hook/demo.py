@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from time import perf_counter_ns
+from typing import Any
 
 import torch
 
@@ -159,7 +160,7 @@ def compare(case: Case, device: str, checks: Checks) -> None:
                         checks.that(True, what)
 
 
-def close(a: object, b: object) -> bool:
+def close(a: Any, b: Any) -> bool:
     pairs = zip(a, b, strict=True) if isinstance(a, tuple) else [(a, b)]
     return all(torch.allclose(x, y) for x, y in pairs)
 

@@ -100,7 +100,7 @@ class _Records:
             int, tuple[weakref.ref, dict, tuple]
         ] = {}  # id of a record -> itself, its counts, its refusals
         self._gone: list[tuple[dict, tuple]] = []
-        self.before = Counter()
+        self.before: Counter = Counter()
 
     def update(self) -> Counter:
         """What happened since the last call, by outcome."""

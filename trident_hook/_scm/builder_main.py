@@ -32,7 +32,8 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the program's thread may have had others
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # by exception: compilers are ended, files removed
     program, folder_of_cython = int(sys.argv[1]), sys.argv[2]
-    line, requests = socket.socket(fileno=os.dup(0)), queue.SimpleQueue()
+    line = socket.socket(fileno=os.dup(0))
+    requests: queue.SimpleQueue = queue.SimpleQueue()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a compiler must not hold the line open
     threading.Thread(target=_listen, args=(line, program, requests), daemon=True).start()
     try:

@@ -115,6 +115,8 @@ def _settings() -> dict:
 
 def _folder_of_cython() -> str:
     spec = importlib.util.find_spec("Cython")
+    assert spec is not None, "Cython is a dependency"
+    assert spec.origin is not None, "a package with an __init__.py"
     return str(Path(spec.origin).resolve().parent.parent)
 
 
@@ -132,7 +134,7 @@ class _Builder:
         command = [sys.executable, *options, str(main), str(os.getpid()), _folder_of_cython()]
         self.line, theirs = socket.socketpair()
         try:
-            self.process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.DEVNULL, process_group=0)
+            self.process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL, process_group=0)
         except BaseException:
             self.line.close()
             raise

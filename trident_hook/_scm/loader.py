@@ -105,6 +105,7 @@ def _path_of(handle: int) -> str:
 def _import_file(name: str, path: str):
     loader = importlib.machinery.ExtensionFileLoader(name, path)
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    assert spec is not None, "a loader was given"
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
     return module

@@ -189,8 +189,9 @@ def _hold_to_limit(added: int) -> None:
     """Looks at the folder's size with the process's first file, and whenever a good part of the limit was written since."""
     global _written
     with _lock:
-        due = _written is None or _written > config.cache_limit // 16
-        _written = 0 if due else _written + added
+        written = _written
+        due = written is None or written > config.cache_limit // 16
+        _written = 0 if written is None or due else written + added
     if not due:
         return
     with _root() as root:

@@ -33,7 +33,7 @@ def are_readable(values: dict) -> bool:
             if not _rt.context_is_plain(value):
                 return False
             try:
-                _ = value.saved_tensors
+                _ = value.saved_tensors  # type: ignore[attr-defined] # C gives it
             except RuntimeError:  # a saved tensor was modified in place
                 return False
     return True
@@ -42,7 +42,7 @@ def are_readable(values: dict) -> bool:
 def guarded(guards: list[Guard], record) -> list[Guard]:
     """With a guard on every context whose saved tensors the others read. `record` then asks Dynamo nothing while its module
     is being built: Dynamo's own guards would read them."""
-    contexts = {}
+    contexts: dict[tuple, Source] = {}
     for guard in guards:
         for source in guard.sources:
             names = [argument if step == StepKind.ATTR else None for step, argument in source.steps]

@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -38,8 +39,8 @@ observer = None
 class Capture:
     """One compile of one frame, while it is under way and until its first run has completed it."""
 
-    record: object  # FunctionRecord
-    code: object
+    record: Any  # FunctionRecord
+    code: Any
     globals_: dict
     state: tuple
     symbolic: bool  # sizes that have changed are symbols
@@ -49,12 +50,12 @@ class Capture:
     graphs: int = 0
     breaks: list = field(default_factory=list)  # Dynamo's words for each graph break
     graph_name: str = ""
-    graph_module: object = None
-    traced: object = None
+    graph_module: Any = None
+    traced: Any = None
     sites: dict = field(default_factory=dict)  # launch nodes of it
     guards: list = field(default_factory=list)
     traced_code: list = field(default_factory=list)  # of the function and of all that was inlined into it
-    recipe: object = None
+    recipe: Any = None
     problem: Unsupported | None = None
     complete: bool = False
 

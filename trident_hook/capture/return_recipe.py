@@ -12,6 +12,7 @@ import dis
 import inspect
 import sys
 from types import CodeType, ModuleType
+from typing import Any, TypeGuard
 
 from .. import _compat
 from ..dynamo.generated_names import helpers, is_dynamos_global, meaning_of
@@ -309,7 +310,7 @@ class _Evaluator:
     def op_LOAD_ATTR(self, ins) -> None:
         (owner,) = self.pop_many(1)
         if isinstance(owner, Const) and type(owner.value) is LaunchResult:
-            node = Attr(owner, "recorded")  # the same in every hit
+            node: Expr = Attr(owner, "recorded")  # the same in every hit
         else:
             node = self.named(Attr(owner, ins.argval))
         is_method_load = _compat.LOAD_ATTR_LOADS_METHODS and bool(ins.arg & 1)
@@ -451,7 +452,7 @@ class _Evaluator:
         """Only ever to a FOR_ITER: every other kind of loop asks a condition, and those are refused."""
         self.place = self.places[ins.argval]
 
-    def contents_known(self, node: Expr | _Marker) -> bool:
+    def contents_known(self, node: Expr | _Marker) -> TypeGuard[Tuple | List]:
         return isinstance(node, Tuple) or (isinstance(node, List) and id(node) not in self.exposed)
 
     def items_of(self, node: Expr | _Marker) -> list[Expr]:
@@ -485,16 +486,15 @@ class _Evaluator:
         if not isinstance(function, Attr) or function.name != "items" or args:
             return None
         made = function.owner
-        is_ordered = (
-            isinstance(made, Call) and isinstance(made.func, Const) and made.func.value is collections.OrderedDict
-        )
-        inner = made.args[0] if is_ordered and len(made.args) == 1 and not made.kwnames else made
+        inner: Any = made
+        if isinstance(made, Call) and isinstance(made.func, Const) and made.func.value is collections.OrderedDict:
+            inner = made.args[0] if len(made.args) == 1 and not made.kwnames else made
         if id(made) in self.exposed or not self.is_plain_dict(inner):
             return None
         keys = [key.value for key, _ in inner.pairs if isinstance(key, Const)]
         return _Items(inner.pairs) if len(set(keys)) == len(keys) else None
 
-    def is_plain_dict(self, node: Expr) -> bool:
+    def is_plain_dict(self, node: Expr) -> TypeGuard[Dict]:
         """A new dict whose keys are constants, or keys of a dict of the program's, which are guarded."""
         if not isinstance(node, Dict) or id(node) in self.exposed:
             return False

@@ -227,7 +227,8 @@ class LaunchingInterpreter(_Interpreter):
 
     def __init__(self, traced, sites: dict, launch) -> None:
         super().__init__(traced)
-        self.sites, self.launch, self.samples = sites, launch, {}
+        self.sites, self.launch = sites, launch
+        self.samples: dict = {}
 
     def run_node(self, node):
         if node in self.sites:
@@ -245,7 +246,8 @@ class _NotingInterpreter(_Interpreter):
 
     def __init__(self, graph_module, launches_: dict) -> None:
         super().__init__(graph_module)
-        self.launches, self.sites = launches_, {}
+        self.launches = launches_
+        self.sites: dict = {}
 
     def run_node(self, node):
         if node not in self.launches:

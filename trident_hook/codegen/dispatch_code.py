@@ -7,6 +7,7 @@ time only: a call that some specialization holds for is a hit, and a miss knows 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ..ir.objects import ObjectKey
 from ..ir.source import Source
@@ -95,7 +96,7 @@ class Dispatcher:
                 continue  # reading a pointer makes a lazy copy real: only where every member would
             largest = max(map(len, branches.values()), default=0)
             met = sum(len(b) * (len(b) + len(rest)) for b in branches.values()) + len(rest) * (largest + len(rest))
-            cost = COST[fact.kind] + self._reading(fact.source)
+            cost: float = COST[fact.kind] + self._reading(fact.source)
             if fact.kind in ABOUT_TENSORS and fact.source.key not in read:
                 cost += TENSOR_COST
             elif fact.kind in (FactKind.IS, FactKind.CLASS):
@@ -113,9 +114,9 @@ class Dispatcher:
             source = Source(source.root, source.steps[:-1])
         return cost
 
-    def _split(self, members: tuple[int, ...], fact: Fact) -> tuple[dict, tuple[int, ...]]:
+    def _split(self, members: tuple[int, ...], fact: Fact) -> tuple[dict[Any, Any], tuple[int, ...]]:
         """Members by the answer that they need, and those that any answer suits."""
-        branches: dict = {}
+        branches: dict[Any, Any] = {}
         rest = []
         for member in members:
             known = self.facts[member].get(fact.key)
@@ -129,7 +130,7 @@ class Dispatcher:
         return self.groups.setdefault(members, len(self.groups))
 
     # -- questions and answers -----------------------------------------------------------------------------------------
-    def _answer(self, fact: Fact, answer) -> str:
+    def _answer(self, fact: Fact, answer: Any) -> str:
         if fact.kind in (FactKind.IS, FactKind.CLASS):
             singletons = {None: "Py_None", True: "Py_True", False: "Py_False"}
             value = answer.value

@@ -103,11 +103,11 @@ class Fact:
     """A question. Its answer is an int; an ObjectKey for "is" and "class"."""
 
     kind: FactKind
-    source: Source | None = None
+    source: Any = None  # a Source, but for the state
     detail: Any = None  # the word of the state, the field, the dimension, the position, the key or another source
 
     @cached_property
-    def key(self) -> tuple:
+    def key(self) -> tuple[Any, ...]:
         detail = self.detail.key if isinstance(self.detail, Source) else self.detail
         return (self.kind, self.source and self.source.key, detail)
 
@@ -135,7 +135,7 @@ WORDS: dict[FactKind, Callable[[Fact], str]] = {
 }
 
 
-def facts_of(spec: Specialization) -> dict[tuple, tuple[Fact, object]]:
+def facts_of(spec: Specialization) -> dict[tuple[Any, ...], tuple[Fact, object]]:
     """Fact.key -> (fact, answer), in the order in which the guards stand. Collected once: a module is built many times."""
     known = vars(spec).get("_facts")
     if known is None:
@@ -143,10 +143,10 @@ def facts_of(spec: Specialization) -> dict[tuple, tuple[Fact, object]]:
     return known
 
 
-def _collected(spec: Specialization) -> dict[tuple, tuple[Fact, object]]:
-    found: dict[tuple, tuple[Fact, object]] = {}
+def _collected(spec: Specialization) -> dict[tuple[Any, ...], tuple[Fact, object]]:
+    found: dict[tuple[Any, ...], tuple[Fact, object]] = {}
 
-    def note(kind: FactKind, source: Source | None, answer, detail=None) -> None:
+    def note(kind: FactKind, source: Source | None, answer: Any, detail: Any = None) -> None:
         fact = Fact(kind, source, detail)
         found.setdefault(fact.key, (fact, answer))
 
@@ -258,7 +258,7 @@ def _of_pair(one: Source, other: Source, answer: int, note: Note) -> None:
     note(FactKind.SAME, one, answer, other)
 
 
-def _of_tensor(source: Source, facts, note: Note) -> None:
+def _of_tensor(source: Source, facts: Any, note: Note) -> None:
     note(FactKind.CLASS, source, ObjectKey(facts.type_))
     index = -1 if facts.device_index is None else facts.device_index
     numbers = (len(facts.sizes), torch_numbers.scalar_type(facts.dtype),
@@ -272,7 +272,7 @@ def _of_tensor(source: Source, facts, note: Note) -> None:
                 note(kind, source, value, dim)
 
 
-def _of_constant(source: Source, value, note: Note) -> None:
+def _of_constant(source: Source, value: Any, note: Note) -> None:
     """Of a guard that asks for this value and its exact type."""
     note(FactKind.CLASS, source, ObjectKey(type(value)))
     if type(value) is int:
@@ -290,7 +290,7 @@ def _of_constant(source: Source, value, note: Note) -> None:
         note(FactKind.LENGTH, source, len(value))
 
 
-def _is_singleton(value) -> bool:
+def _is_singleton(value: Any) -> bool:
     """Of a class of PyTorch with one object per value."""
     return type(value).__module__ == "torch" and type(value).__name__ in ("dtype", "layout", "memory_format")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 from ..capture.guards.translate import local_name
 from ..errors import Unsupported
@@ -21,7 +22,7 @@ _FEW = 4  # objects that are compared pair by pair: six comparisons
 class GuardWriter:
     """Writes guards into one function. `scalar_type(dtype)` and `device_type(name)` give PyTorch's numbers."""
 
-    def __init__(self, reader: Reader, torch_numbers) -> None:
+    def __init__(self, reader: Reader, torch_numbers: Any) -> None:
         self.reader, self.out, self.tables = reader, reader.out, reader.tables
         self.numbers = torch_numbers
 
@@ -131,7 +132,7 @@ class GuardWriter:
         for first, second in itertools.combinations(values, 2):
             self._fail_if(f"{first} == {second}")
 
-    def write_not_of_env(self, guard: Guard, plan: int) -> None:
+    def write_not_of_env(self, guard: Guard, plan: int | None) -> None:
         """Behind the check of the plan's guards, which notes what the objects of the environment are."""
         self.out.comment(str(guard))
         values = list(dict.fromkeys(self.reader.object(source) for source in guard.arg))
@@ -169,7 +170,7 @@ class GuardWriter:
         self._fail_unless(f"_residual({self.tables.object(leaf)}, {value})")
 
     # -- leaves of shape expressions ---------------------------------------------------------------------------------
-    def _resolve(self, node: ast.AST, sources: dict) -> str | None:
+    def _resolve(self, node: ast.AST, sources: dict[Any, Any]) -> str | None:
         """C expression of `L['x'].size()[0]`, `L['x'].stride()[0]`, `L['x'].storage_offset()`, `L['n']`."""
 
         def source_of(part: ast.AST) -> Source | None:
@@ -181,7 +182,7 @@ class GuardWriter:
                 field = {"size": "sizes", "stride": "strides"}.get(call.func.attr)
                 source = source_of(call.func.value)
                 if field and source is not None:
-                    return f"{self.reader.tensor(source)}.{field}[{index.value}]"
+                    return f"{self.reader.tensor(source)}.{field}[{index.value!r}]"
             return None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
             source = source_of(node.func.value)

@@ -3,8 +3,10 @@ owned handle that is still set is released behind it."""
 
 from __future__ import annotations
 
+import builtins
 import math
 import struct
+from typing import Any
 
 from ..errors import Unsupported
 from ..ir.kinds import CheckKind
@@ -36,7 +38,7 @@ _INT_RANGES = {"i8": (-(2**7), 2**7 - 1), "i16": (-(2**15), 2**15 - 1), "i32": (
 
 
 class HostWriter:
-    def __init__(self, reader: Reader, program: HostProgram, torch_numbers) -> None:
+    def __init__(self, reader: Reader, program: HostProgram, torch_numbers: Any) -> None:
         self.reader, self.out, self.tables, self.program = reader, reader.out, reader.tables, program
         self.numbers = torch_numbers
         self.handles: dict[str, str] = {}  # tensor name -> C expression of its handle
@@ -46,9 +48,9 @@ class HostWriter:
         self.declared: list[str] = []
         self.max_params = self.max_ints = self.max_tensors = self.max_outs = 1
         self.maps: dict[Param, str] = {}  # of this launch: the variable that holds the tensor map
-        self.late: list = []  # int expressions over what the program itself computes
+        self.late: list[Any] = []  # int expressions over what the program itself computes
         #: Of a launch (its index among the operations): conditions over such numbers, and what leaves the program where one fails.
-        self.late_conditions: dict[int, list[tuple]] = {}
+        self.late_conditions: dict[int, list[tuple[Any, ...]]] = {}
         self.uses_launch = any(isinstance(op, Launch) for op in program.ops)
         self._last_use = self._liveness()
 
@@ -64,7 +66,7 @@ class HostWriter:
 
     def bind_symbols(self) -> None:
         """One C variable per symbol and per int expression that the program uses; an overflow is a miss."""
-        wanted: list = []
+        wanted: list[Any] = []
         late = {b.symbol for op in self.program.ops if isinstance(op, OpCall) for b in op.binds}
         for expr in self._int_expressions():
             (self.late if expr.free_symbols & late else wanted).append(expr)
@@ -87,11 +89,11 @@ class HostWriter:
         if wanted:
             self.out(f"if ovf: {self.reader.fail()}")
 
-    def preconditions(self, note) -> None:
+    def preconditions(self, note: Any) -> None:
         """Of the launches: everything that is known before the first effect is checked here, as a miss. What depends on a number
         that the program itself reads is checked at the launch, see `_late_condition`.
         `note(text, what it is about)` opens a new guard number."""
-        seen = set()
+        seen: set[str] = set()
         launches = [(index, op) for index, op in enumerate(self.program.ops) if isinstance(op, Launch)]
         for index, op in launches:
             if op.hooks is not None:
@@ -117,23 +119,28 @@ class HostWriter:
             if op.keys:
                 self._key_precondition(note, index, op)
 
-    def _key_precondition(self, note, index: int, op: Launch) -> None:
+    def _key_precondition(self, note: Any, index: int, op: Launch) -> None:
         # Those known today are no part of the source: the set grows.
         text = ", ".join(str(expr) for expr in op.keys)
         note(f"{op.kernel.name}: its tuner chose this config for ({text})", (CheckKind.KEY, op.keys))
         key = self._declare(f"int64_t[{len(op.keys)}]", "key")
+        assert op.known is not None, "a launch whose config depends on keys"
         known = f"tdh_key_known({self.tables.object(op.known.packed)}, {key}, {len(op.keys)})"
         if any(expr in self.late for expr in op.keys):
-            self._late_condition(index, lambda: self._fill(key, op.keys) or known)
+            self._late_condition(index, lambda: self._filled(key, op.keys, known))
             return
         self._fill(key, op.keys)
         self.out(f"if not {known}: {self.reader.fail()}")
 
-    def _fill(self, array: str, numbers) -> None:
+    def _filled(self, key: str, exprs: tuple[Any, ...], known: str) -> str:
+        self._fill(key, exprs)
+        return known
+
+    def _fill(self, array: str, numbers: Any) -> None:
         for index, number in enumerate(numbers):
             self.out(f"{array}[{index}] = {self.int(number)}")
 
-    def _int_precondition(self, note, seen, index: int, op: Launch, param: Param) -> None:
+    def _int_precondition(self, note: Any, seen: Any, index: int, op: Launch, param: Param) -> None:
         # A u64 by value is at least 2^63, which no number that is read here can be: only an annotated one has a range.
         if param.type in _INT_RANGES and (param.declared or param.type != "u64"):
             low, high = _INT_RANGES[param.type]
@@ -149,9 +156,9 @@ class HostWriter:
         if param.divisible is not None:
             self._int_require(note, seen, index, param.value,
                               f"{op.kernel.name}: {param.name} divisible by 16: {param.divisible}",
-                              f"(%s & 15 == 0) == {int(param.divisible)}")  # fmt: skip
+                              f"(%s & 15 == 0) == {int(bool(param.divisible))}")  # fmt: skip
 
-    def _int_require(self, note, seen: set, index: int, expr, text: str, condition: str) -> None:
+    def _int_require(self, note: Any, seen: set[Any], index: int, expr: Any, text: str, condition: str) -> None:
         """`condition` has %s where the number stands."""
         if expr not in self.late:
             self._require(note, seen, text, condition.replace("%s", self.int(expr)), (CheckKind.INT, expr))
@@ -159,12 +166,12 @@ class HostWriter:
             note(text, (CheckKind.INT, expr))
             self._late_condition(index, lambda: condition.replace("%s", self.int(expr)))
 
-    def _late_condition(self, index: int, write) -> None:
+    def _late_condition(self, index: int, write: Any) -> None:
         """`write()` gives the condition once its numbers are known, which is before the launch. Where nothing was changed until
         then, a call that fails it is a miss like any other; behind an effect, Triton's own launcher makes the launch."""
         self.late_conditions.setdefault(index, []).append((write, self.reader.fail().removeprefix("return ")))
 
-    def _require(self, note, seen: set, text: str, condition: str, about: tuple) -> None:
+    def _require(self, note: Any, seen: set[Any], text: str, condition: str, about: tuple[Any, ...]) -> None:
         if condition not in seen:
             seen.add(condition)
             note(text, about)
@@ -217,9 +224,12 @@ class HostWriter:
         self.out(f"if {handle} == NULL: break")
 
     def _call(self, op: OpCall) -> None:
-        template, tensors, ints, floats = [], [], [], []
+        template: list[tuple[Any, ...]] = []
+        tensors: list[str] = []
+        ints: list[Any] = []
+        floats: list[Any] = []
 
-        def int_slot(value):
+        def int_slot(value: Any) -> tuple[Any, ...]:
             ints.append(value)
             return ("i", len(ints) - 1)
 
@@ -237,7 +247,7 @@ class HostWriter:
                 numbers.append(arg.symbol)
                 template.append((tag, len(numbers) - 1))
             elif isinstance(arg, TensorListArg):
-                slots = []
+                slots: list[builtins.int | None] = []
                 for name in arg.names:
                     slots.append(None if name is None else len(tensors))
                     if name is not None:
@@ -255,8 +265,8 @@ class HostWriter:
         doubles = self._declare(f"double[{len(floats)}]", "in_d") if floats else "NULL"
         for index, symbol in enumerate(floats):
             self.out(f"{doubles}[{index}] = {self.ints[symbol]}")
-        numbers = self._number_results(op)
-        self.out(f"if rt.op_call({site}, a, n, {doubles}, outs, {', '.join(numbers)}) != 0: break")
+        results = self._number_results(op)
+        self.out(f"if rt.op_call({site}, a, n, {doubles}, outs, {', '.join(results)}) != 0: break")
         for index, name in enumerate(op.outs):
             if name in self._last_use or name in self._output_names():
                 self.out(f"{self._own(name)} = outs[{index}]")
@@ -343,13 +353,15 @@ class HostWriter:
         """The condition that the parameter's tensor map was made."""
         wanted, made = self._declare("tdh_tensor_map", f"m_{param.name}"), self._declare(_MAP, f"map_{param.name}")
         self.maps[param] = made
+        shape = param.map
+        assert shape is not None, "a parameter that a tensor map describes"
         self.out(f"{wanted}.address = {self.pointers[param.value]}")
-        for field, values in (("sizes", param.map.sizes), ("strides", param.map.strides), ("box", param.map.box)):
+        for field, values in (("sizes", shape.sizes), ("strides", shape.strides), ("box", shape.box)):
             for index, value in enumerate(values):
                 self.out(f"{wanted}.{field}[{index}] = {self.int(value)}")
         for field in ("data_type", "swizzle", "element_size", "nan_fill"):
-            self.out(f"{wanted}.{field} = {int(getattr(param.map, field))}")
-        self.out(f"{wanted}.rank = {len(param.map.sizes)}")
+            self.out(f"{wanted}.{field} = {int(getattr(shape, field))}")
+        self.out(f"{wanted}.rank = {len(shape.sizes)}")
         return f"rt.tensor_map(&{wanted}, {made}) == 0"
 
     def _param(self, param: Param) -> str:
@@ -382,16 +394,16 @@ class HostWriter:
         raise Unsupported("launch", f"parameter {param.name!r} of type {param.type} given {type(value).__name__}")
 
     # -- helpers -------------------------------------------------------------------------------------------------------
-    def int(self, expr) -> str:
+    def int(self, expr: Any) -> str:
         """C expression of an int, or of a number that was read."""
         if isinstance(expr, NumberArg):
             return self.ints[expr.symbol]
         return literal(expr) if isinstance(expr, int) else self.ints[expr]
 
-    def _symbol(self, symbol) -> str:
+    def _symbol(self, symbol: Any) -> str:
         return self.ints[symbol]
 
-    def _place(self, place: tuple) -> str:
+    def _place(self, place: tuple[Any, ...]) -> str:
         kind, index, dim = place
         item = self.program.inputs[index]
         if kind == "input":
@@ -399,7 +411,7 @@ class HostWriter:
         field = {"size": "sizes", "stride": "strides"}[kind]
         return f"{self.handles[item.name].removesuffix('.impl')}.{field}[{dim}]"
 
-    def _scalar_input(self, item) -> str:
+    def _scalar_input(self, item: Any) -> str:
         from ..ir import recipe as r
 
         expr = item.expr
@@ -415,7 +427,7 @@ class HostWriter:
             raise Unsupported("graph-input", f"{item.name} = {expr}")
         return self.reader.float(source) if item.kind == "float" else self.reader.int(source)
 
-    def _int_expressions(self) -> list:
+    def _int_expressions(self) -> list[Any]:
         found = []
         for op in self.program.ops:
             if isinstance(op, Alloc):
@@ -432,14 +444,14 @@ class HostWriter:
             elif isinstance(op, Check):  # its symbols; the relation itself is no int
                 found += sorted(op.condition.free_symbols, key=str)
         found += [o for o in self.program.outputs if not isinstance(o, (str, ConstArg, NumberArg))]
-        unique = {}
+        unique: dict[Any, Any] = {}
         for item in found:
             if not isinstance(item, (int, float, bool, str, NumberArg)) and item is not None:
                 unique.setdefault(item, item)
         return list(unique)
 
-    def _liveness(self) -> dict[str, int]:
-        last = {}
+    def _liveness(self) -> dict[str, builtins.int]:
+        last: dict[str, builtins.int] = {}
         for index, op in enumerate(self.program.ops):
             for name in op.reads():
                 last[name] = index
@@ -448,7 +460,7 @@ class HostWriter:
                     last.setdefault(op.outs[bound.index], index)
         return last
 
-    def _release_dead(self, index: int) -> None:
+    def _release_dead(self, index: builtins.int) -> None:
         outputs = self._output_names()
         for name, handle in list(self.handles.items()):
             if handle in self.owned and self._last_use.get(name, -1) == index and name not in outputs:
@@ -479,14 +491,14 @@ class HostWriter:
 
 
 def _aligned(pointer: str, param: Param) -> str:
-    return f"((<uintptr_t>{pointer}) & 15 == 0) == {int(param.divisible)}"
+    return f"((<uintptr_t>{pointer}) & 15 == 0) == {int(bool(param.divisible))}"
 
 
 def _constant(value: int) -> str:
     return f"{value:#x}ULL" if value >= 2**63 else literal(value)
 
 
-def _sets_grad_mode(op) -> bool:
+def _sets_grad_mode(op: Any) -> bool:
     return isinstance(op, OpCall) and (op.op, op.overload) == GRAD_MODE
 
 

@@ -17,7 +17,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NoReturn
 
 from ..errors import Unsupported
 
@@ -28,7 +28,7 @@ FLOAT_EXACT = 2**53  # ints up to here, of either sign, are doubles
 _MAX_EXPONENT = 64  # tdh_pow multiplies that often; beyond it only -1, 0 and 1 would not overflow
 
 
-def from_sympy(expr, symbol_to_c: Callable, *, ovf: str = "ovf", dialect: Dialect = "cython") -> str:
+def from_sympy(expr: Any, symbol_to_c: Callable[..., Any], *, ovf: str = "ovf", dialect: Dialect = "cython") -> str:
     """`expr` as a C expression; a boolean one yields a C boolean. `symbol_to_c(symbol)` is the C text of a symbol, of
     type int64_t and without effects. `ovf` names an `int` variable, the overflow flag."""
     value = _SympyReader(_Writer(ovf, dialect), symbol_to_c).read(expr)
@@ -72,7 +72,7 @@ class _Value:
     constant: int | None = None
 
 
-def _refuse(detail: str):
+def _refuse(detail: str) -> NoReturn:
     raise Unsupported("int-expr", detail)
 
 
@@ -116,7 +116,14 @@ class _Writer:
             if value.kind != kind:
                 _refuse(f"{value.text} is of kind {value.kind} where {kind} is needed")
 
-    def _call(self, name: str, *args: _Value, flag: bool = True, takes: str = "int", gives: str = "int") -> _Value:
+    def _call(
+        self,
+        name: str,
+        *args: _Value,
+        flag: bool = True,
+        takes: str = "int",
+        gives: Literal["int", "bool", "float"] = "int",
+    ) -> _Value:
         self._need(takes, args)
         texts = [arg.text for arg in args] + ([f"&{self.ovf}"] if flag else [])
         return _Value(f"{name}({', '.join(texts)})", gives)
@@ -189,7 +196,7 @@ class _Writer:
             return self.rounded(how, self.true_division(a, b))
         return divide(self.float_exact(a), b)
 
-    def power(self, a: _Value, exponent: int | None) -> _Value:
+    def power(self, a: _Value, exponent: Any) -> _Value:
         if exponent is None or not 0 <= exponent <= _MAX_EXPONENT:
             _refuse(f"power with exponent {exponent}")
         return self._call("tdh_pow", a, self.integer(exponent))
@@ -204,7 +211,7 @@ class _Writer:
         if not values:
             _refuse(f"{name} of nothing")
         result, *others = self._alike(values)
-        kind = "float" if result.kind == "float" else "int"
+        kind: Literal["float", "int"] = "float" if result.kind == "float" else "int"
         self._need(kind, (result,))
         function = "tdh_float_" + name if kind == "float" else "tdh_" + name
         for value in others:
@@ -258,45 +265,46 @@ class _SympyReader:
     """Finds a method by the names of the expression's class and its bases, so that torch's classes and sympy's are
     told by name (`Mod`, `Min`) and PyTorch need not be imported here."""
 
-    def __init__(self, write: _Writer, symbol_to_c: Callable) -> None:
+    def __init__(self, write: _Writer, symbol_to_c: Callable[..., Any]) -> None:
         self.write, self.symbol_to_c = write, symbol_to_c
 
-    def read(self, expr) -> _Value:
+    def read(self, expr: Any) -> _Value:
         for cls in type(expr).__mro__:
             method = getattr(self, "read_" + cls.__name__, None)
             if method is not None:
-                return method(expr)
+                found: _Value = method(expr)
+                return found
         return _refuse(f"{type(expr).__name__}: {expr}")
 
-    def all(self, exprs) -> list[_Value]:
+    def all(self, exprs: Any) -> list[_Value]:
         return [self.read(expr) for expr in exprs]
 
-    def read_Symbol(self, expr) -> _Value:
+    def read_Symbol(self, expr: Any) -> _Value:
         if expr.is_integer is not True:
             _refuse(f"{expr} is not known to be an integer")
         return self.write.leaf(self.symbol_to_c(expr))
 
-    def read_Integer(self, expr) -> _Value:
+    def read_Integer(self, expr: Any) -> _Value:
         return self.write.integer(int(expr))
 
     read_int = read_Integer
 
-    def read_Float(self, expr) -> _Value:
+    def read_Float(self, expr: Any) -> _Value:
         value = float(expr)
         if type(expr)(value) != expr:
             _refuse(f"{expr} is not a double")
         return self.write.number(value)
 
-    def read_BooleanTrue(self, expr) -> _Value:
+    def read_BooleanTrue(self, expr: Any) -> _Value:
         return self.write.truth(True)
 
-    def read_BooleanFalse(self, expr) -> _Value:
+    def read_BooleanFalse(self, expr: Any) -> _Value:
         return self.write.truth(False)
 
-    def read_bool(self, expr) -> _Value:
+    def read_bool(self, expr: Any) -> _Value:
         return self.write.truth(expr)
 
-    def read_Add(self, expr) -> _Value:
+    def read_Add(self, expr: Any) -> _Value:
         positive = [term for term in expr.args if not self._negated(term)]
         negative = [term for term in expr.args if self._negated(term)]
         if positive:
@@ -310,12 +318,12 @@ class _SympyReader:
         return total
 
     @staticmethod
-    def _negated(term) -> bool:
+    def _negated(term: Any) -> bool:
         """Whether `a + term` is better written `a - (-term)`."""
         coefficient = term.as_coeff_Mul()[0]
         return bool(coefficient.is_Integer and INT64_MIN < int(coefficient) < 0)
 
-    def read_Mul(self, expr) -> _Value:
+    def read_Mul(self, expr: Any) -> _Value:
         first, *others = expr.args
         if not first.is_Integer:
             return self._product(expr.args)
@@ -323,84 +331,84 @@ class _SympyReader:
             return self.write.neg(self._product(others))
         return self._product((*others, first))
 
-    def _product(self, factors) -> _Value:
+    def _product(self, factors: Any) -> _Value:
         result = self.read(factors[0])
         for factor in factors[1:]:
             result = self.write.mul(result, self.read(factor))
         return result
 
-    def read_Pow(self, expr) -> _Value:
+    def read_Pow(self, expr: Any) -> _Value:
         base, exponent = expr.args
         return self.write.power(self.read(base), int(exponent) if exponent.is_Integer else None)
 
     read_PowByNatural = read_Pow
 
-    def read_FloorDiv(self, expr) -> _Value:  # CleanDiv is a subclass
+    def read_FloorDiv(self, expr: Any) -> _Value:  # CleanDiv is a subclass
         return self.write.floordiv(*self.all(expr.args))
 
-    def read_Mod(self, expr) -> _Value:
+    def read_Mod(self, expr: Any) -> _Value:
         return self.write.mod(*self.all(expr.args))
 
     read_PythonMod = read_Mod
 
-    def read_ModularIndexing(self, expr) -> _Value:
+    def read_ModularIndexing(self, expr: Any) -> _Value:
         base, divisor, modulus = self.all(expr.args)
         return self.write.mod(self.write.floordiv(base, divisor), modulus)
 
-    def read_IntTrueDiv(self, expr) -> _Value:
+    def read_IntTrueDiv(self, expr: Any) -> _Value:
         return self.write.true_division(*self.all(expr.args))
 
     read_FloatTrueDiv = read_IntTrueDiv
 
-    def read_ToFloat(self, expr) -> _Value:
+    def read_ToFloat(self, expr: Any) -> _Value:
         return self.write.to_float(self.read(expr.args[0]))
 
-    def read_OpaqueUnaryFn_sqrt(self, expr) -> _Value:
+    def read_OpaqueUnaryFn_sqrt(self, expr: Any) -> _Value:
         return self.write.root(self.read(expr.args[0]))
 
-    def read_FloorToInt(self, expr) -> _Value:
+    def read_FloorToInt(self, expr: Any) -> _Value:
         return self._rounded("floor", expr)
 
-    def read_CeilToInt(self, expr) -> _Value:
+    def read_CeilToInt(self, expr: Any) -> _Value:
         return self._rounded("ceil", expr)
 
-    def read_TruncToInt(self, expr) -> _Value:
+    def read_TruncToInt(self, expr: Any) -> _Value:
         return self._rounded("trunc", expr)
 
-    def read_RoundToInt(self, expr) -> _Value:
+    def read_RoundToInt(self, expr: Any) -> _Value:
         return self._rounded("round", expr)
 
-    def _rounded(self, how: str, expr) -> _Value:
+    def _rounded(self, how: str, expr: Any) -> _Value:
         (number,) = expr.args
         if type(number).__name__ == "IntTrueDiv":
             return self.write.rounded_division(how, *self.all(number.args))
         return self.write.rounded(how, self.read(number))
 
-    def read_Min(self, expr) -> _Value:
+    def read_Min(self, expr: Any) -> _Value:
         return self.write.least(self.all(expr.args))
 
-    def read_Max(self, expr) -> _Value:
+    def read_Max(self, expr: Any) -> _Value:
         return self.write.greatest(self.all(expr.args))
 
-    def read_Abs(self, expr) -> _Value:
+    def read_Abs(self, expr: Any) -> _Value:
         return self.write.absolute(self.read(expr.args[0]))
 
-    def read_Identity(self, expr) -> _Value:
+    def read_Identity(self, expr: Any) -> _Value:
         return self.read(expr.args[0])
 
-    def read_BitwiseFn_bitwise_and(self, expr) -> _Value:
+    def read_BitwiseFn_bitwise_and(self, expr: Any) -> _Value:
         return self.write.bitwise("&", *self.all(expr.args))
 
-    def read_BitwiseFn_bitwise_or(self, expr) -> _Value:
+    def read_BitwiseFn_bitwise_or(self, expr: Any) -> _Value:
         return self.write.bitwise("|", *self.all(expr.args))
 
-    def read_BitwiseFn_bitwise_xor(self, expr) -> _Value:
+    def read_BitwiseFn_bitwise_xor(self, expr: Any) -> _Value:
         return self.write.bitwise("^", *self.all(expr.args))
 
-    def read_Where(self, expr) -> _Value:
+    def read_Where(self, expr: Any) -> _Value:
         return self.write.choose(*self.all(expr.args))
 
-    def read_Piecewise(self, expr) -> _Value:
+    def read_Piecewise(self, expr: Any) -> _Value:
         *cases, (default, condition) = expr.args
         if condition != True:  # noqa: E712  sympy's true
             _refuse(f"no default in {expr}")
@@ -409,16 +417,16 @@ class _SympyReader:
             result = self.write.choose(self.read(condition), self.read(value), result)
         return result
 
-    def read_Relational(self, expr) -> _Value:
+    def read_Relational(self, expr: Any) -> _Value:
         return self.write.compare(self.read(expr.lhs), expr.rel_op, self.read(expr.rhs))
 
-    def read_And(self, expr) -> _Value:
+    def read_And(self, expr: Any) -> _Value:
         return self.write.all_of(self.all(expr.args))
 
-    def read_Or(self, expr) -> _Value:
+    def read_Or(self, expr: Any) -> _Value:
         return self.write.any_of(self.all(expr.args))
 
-    def read_Not(self, expr) -> _Value:
+    def read_Not(self, expr: Any) -> _Value:
         return self.write.negation(self.read(expr.args[0]))
 
 
@@ -433,9 +441,10 @@ class _PythonReader:
         method = getattr(self, "read_" + type(node).__name__, None)
         if method is None:
             return self.leaf(node)
-        return method(node)
+        found: _Value = method(node)
+        return found
 
-    def all(self, nodes) -> list[_Value]:
+    def all(self, nodes: Any) -> list[_Value]:
         return [self.read(node) for node in nodes]
 
     def leaf(self, node: ast.AST) -> _Value:
@@ -526,30 +535,31 @@ class _PythonReader:
             return self.write.rounded_division(how, self.read(arg.left), self.read(arg.right))
         return self.write.rounded(how, self.read(arg))
 
-    def compared(self, args, operator: str) -> _Value:
+    def compared(self, args: Any, operator: str) -> _Value:
         left, right = self.all(args)
         return self.write.compare(left, operator, right)
 
 
-def _several(method: str):
-    def read(reader: _PythonReader, args) -> _Value:
+def _several(method: str) -> Any:
+    def read(reader: _PythonReader, args: Any) -> _Value:
         if len(args) < 2:
             _refuse(f"{method} of {len(args)} values")  # of one: an iterable in Python
-        return getattr(reader.write, method)(reader.all(args))
+        found: _Value = getattr(reader.write, method)(reader.all(args))
+        return found
 
     return read
 
 
-def _one(method: str):
+def _one(method: str) -> Any:
     return 1, lambda reader, args: getattr(reader.write, method)(reader.read(args[0]))
 
 
-def _rounding(how: str):
+def _rounding(how: str) -> Any:
     return 1, lambda reader, args: reader.rounded(how, args[0])
 
 
 #: Functions of guard text: how many arguments (None: two or more), and how they are read.
-_FUNCTIONS: dict[str, tuple[int | None, Callable[[_PythonReader, list], _Value]]] = {
+_FUNCTIONS: dict[str, tuple[int | None, Callable[[_PythonReader, list[Any]], _Value]]] = {
     **dict.fromkeys(("min", "Min", "torch.sym_min"), (None, _several("least"))),
     **dict.fromkeys(("max", "Max", "torch.sym_max"), (None, _several("greatest"))),
     **dict.fromkeys(("abs", "Abs"), _one("absolute")),

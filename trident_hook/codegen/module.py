@@ -27,12 +27,14 @@ from .writer import Lines, Tables
 GENERATOR = 11  # raised whenever the text that is generated for the same input changes
 
 
-def generate(specializations: list[Specialization], ambient: list[Condition], pause=lambda: None) -> GeneratedModule:
+def generate(
+    specializations: list[Specialization], ambient: list[Condition], pause: Any = lambda: None
+) -> GeneratedModule:
     """`ambient`: what must hold for any call, or it takes its previous path. `pause()` is called after each specialization
     (half a millisecond): a moment for others to run."""
     tables = Tables()
-    environments: dict[tuple, int] = {}  # set of guards -> number of its plan
-    plans: list[list] = []
+    environments: dict[tuple[Any, ...], int] = {}  # set of guards -> number of its plan
+    plans: list[list[Any]] = []
     parts, guard_texts, checks = [], [], []
     for index, spec in enumerate(specializations):
         first_kernel = len(tables.kernels)
@@ -61,8 +63,8 @@ def generate(specializations: list[Specialization], ambient: list[Condition], pa
 
 
 def _specialization(
-    spec: Specialization, index: int, tables: Tables, environments: dict
-) -> tuple[str, list, int | None]:
+    spec: Specialization, index: int, tables: Tables, environments: dict[Any, Any]
+) -> tuple[str, list[Any], int | None]:
     """Its function, what its guard numbers mean, and the plan of its environment guards."""
     body = Lines(1)
     noted: list[tuple[str, object]] = []  # (text, what it is about), by the guard's number
@@ -70,7 +72,7 @@ def _specialization(
     def fail() -> str:
         return f"return _miss(c, {index}, {len(noted) - 1})"
 
-    def note(text: str, about=None) -> None:
+    def note(text: str, about: Any = None) -> None:
         noted.append((text, about))
 
     reader = Reader(body, tables, spec.argument_names, spec.free_names, fail)
@@ -93,6 +95,7 @@ def _specialization(
     if host.uses_launch:
         note(f"launches go to {spec.launch_device_type} device {spec.launch_device}", (CheckKind.DEVICE,))
         body("if rt.launch_env(&env) != 0: PyErr_Clear(); return TDH_BYPASS")
+        assert spec.launch_device_type is not None, "a specialization that launches knows where"
         device_type = torch_numbers.device_type(spec.launch_device_type)
         body(f"if env.device != {spec.launch_device} or env.device_type != {device_type}: {fail()}")
     host.preconditions(note)
@@ -109,7 +112,7 @@ def _specialization(
     for expr in r.walk(*spec.recipe.effects, spec.recipe.result):
         if isinstance(expr, r.Arg):
             note(f"the argument {expr.name}", (CheckKind.ARGUMENT, expr.name))
-            reader.object(reader.source_of(expr))
+            reader.value(expr)
 
     def late_fail() -> str:
         raise Unsupported("codegen", "a value would first be read after the first effect")
@@ -130,7 +133,7 @@ def _specialization(
     return _function(spec, index, reader, host, returns, body), noted, number
 
 
-def _function(spec: Specialization, index: int, reader: Reader, host: HostWriter, returns, body: Lines) -> str:
+def _function(spec: Specialization, index: int, reader: Reader, host: HostWriter, returns: Any, body: Lines) -> str:
     """The declarations in front of a body, and the wrapper that drops held references."""
     out = Lines()
     out()
@@ -211,8 +214,9 @@ def _cost(guard: Guard) -> int:
 # -- environment, ambient ----------------------------------------------------------------------------------------------
 
 
-def _environment_number(guards: list[Guard], environments: dict) -> int:
-    return environments.setdefault(tuple((g.kind, g.source.key, g.arg) for g in guards), len(environments))
+def _environment_number(guards: list[Guard], environments: dict[Any, Any]) -> int:
+    found: int = environments.setdefault(tuple((g.kind, g.source.key, g.arg) for g in guards), len(environments))
+    return found
 
 
 def _environment(number: int, spec: Specialization, tables: Tables) -> str:

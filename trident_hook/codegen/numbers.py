@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from .. import _rt
 from ..errors import Unsupported
 
 
 @functools.cache
-def scalar_type(dtype) -> int:
+def scalar_type(dtype: Any) -> int:
     import torch
 
-    return _rt.tensor_read(torch.empty(0, dtype=dtype))["dtype"]
+    read = _rt.tensor_read(torch.empty(0, dtype=dtype))
+    assert read is not None, "a plain tensor"
+    found: int = read["dtype"]
+    return found
 
 
 _DEVICE_TYPES = {"cpu": _rt.DEVICE_CPU, "cuda": _rt.DEVICE_CUDA}

@@ -5,6 +5,8 @@ is stored into a container or becomes the result; what is left is dropped behind
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..errors import Unsupported
 from ..ir import recipe as r
 from ..ir.program import ConstArg, NumberArg
@@ -30,7 +32,7 @@ class ReturnWriter:
         self.out("status = TDH_HIT")
 
     # -- effects -----------------------------------------------------------------------------------------------------
-    def _effect(self, effect) -> None:
+    def _effect(self, effect: Any) -> None:
         self.out.comment(str(effect))
         if isinstance(effect, r.Evaluate):
             self._new(effect.expr)
@@ -52,11 +54,11 @@ class ReturnWriter:
         self.out(f"if {call} < 0: break")
 
     # -- values ------------------------------------------------------------------------------------------------------
-    def _new(self, expr) -> str:
+    def _new(self, expr: Any) -> str:
         """C expression of the expression's object: an owned slot `r[i]`, or a borrowed reference."""
         if isinstance(expr, r.Const):
             return self._constant(expr.value)
-        key = ("out", expr.index) if isinstance(expr, r.Out) else id(expr)
+        key: Any = ("out", expr.index) if isinstance(expr, r.Out) else id(expr)
         if isinstance(expr, r.Out):
             name = self.host.program.outputs[expr.index]
             key = ("tensor", name) if isinstance(name, str) else key
@@ -65,15 +67,15 @@ class ReturnWriter:
             made = self._made[key] = self._make(expr)
         return made
 
-    def _constant(self, value) -> str:
+    def _constant(self, value: Any) -> str:
         singletons = {None: "Py_None", True: "Py_True", False: "Py_False"}
         if value is None or value is True or value is False:
             return singletons[value]
         return self.tables.object(value)
 
-    def _make(self, expr) -> str:
+    def _make(self, expr: Any) -> str:
         if isinstance(expr, r.Arg):
-            return self.reader.object(self.reader.source_of(expr))
+            return self.reader.value(expr)
         if isinstance(expr, r.Global):
             return self._global(expr.name)
         if isinstance(expr, r.Out):
@@ -98,8 +100,8 @@ class ReturnWriter:
         if isinstance(expr, r.Size):
             import torch
 
-            items = self._sequence(expr, "PyTuple")
-            return self._slot(f"PyObject_CallOneArg({self.tables.object(torch.Size)}, {items})")
+            made = self._sequence(expr, "PyTuple")
+            return self._slot(f"PyObject_CallOneArg({self.tables.object(torch.Size)}, {made})")
         if isinstance(expr, (r.SizeOf, r.StrideOf, r.OffsetOf)):
             return self._tensor_number(expr)
         if isinstance(expr, r.Attr):
@@ -112,7 +114,7 @@ class ReturnWriter:
             return self._call(expr)
         raise Unsupported("return-value", f"{type(expr).__name__}: {expr}")
 
-    def _output(self, output) -> str:
+    def _output(self, output: Any) -> str:
         if isinstance(output, ConstArg):
             return self._constant(output.value)
         if isinstance(output, NumberArg):
@@ -148,7 +150,7 @@ class ReturnWriter:
         self.out(f"Py_INCREF({slot})")
         return slot
 
-    def _sequence(self, expr, kind: str) -> str:
+    def _sequence(self, expr: Any, kind: str) -> str:
         items = [self._new(item) for item in expr.items]
         slot = self._slot(f"{kind}_New({len(items)})")
         for index, item in enumerate(items):
@@ -156,7 +158,7 @@ class ReturnWriter:
             self.out(f"{kind}_SET_ITEM({slot}, {index}, {item})")
         return slot
 
-    def _tensor_number(self, expr) -> str:
+    def _tensor_number(self, expr: Any) -> str:
         source = self.reader.source_of(expr.tensor)
         if source is None or source.key not in self.reader.tensors:
             raise Unsupported("return-value", str(expr))
@@ -166,7 +168,7 @@ class ReturnWriter:
         field = "sizes" if isinstance(expr, r.SizeOf) else "strides"
         return self._slot(f"PyLong_FromLongLong({tensor}.{field}[{expr.dim}])")
 
-    def _call(self, expr) -> str:
+    def _call(self, expr: Any) -> str:
         function = self._new(expr.func)
         plain = len(expr.args) - len(expr.kwnames)
         args = self._sequence(r.Tuple(expr.args[:plain]), "PyTuple")

@@ -4,6 +4,7 @@ ext/guard/recheck.cpp. A call asks them only after something they depend on has 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ..errors import Unsupported
 from ..ir.condition import Condition
@@ -42,7 +43,7 @@ class StepWriter:
 
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
-        self.known: dict[tuple, int] = {}  # path -> operand
+        self.known: dict[tuple[Any, ...], int] = {}  # path -> operand
         self.values = self.count = self._number = 0
         self._line: list[str] = []
         self._lines: list[str] = []
@@ -105,7 +106,7 @@ class StepWriter:
         self._step("ASK_DIFFERS", stance, self._object(ObjectKey("force_eager")))
 
     # -- operands --------------------------------------------------------------------------------------------------
-    def _object(self, value) -> int:
+    def _object(self, value: Any) -> int:
         return -1 - self.tables.index(value)
 
     def _read(self, source: Source) -> int:

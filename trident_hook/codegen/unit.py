@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import Any
 
 from . import numbers as torch_numbers
 from .writer import Lines, c_string, plain_text
@@ -84,13 +85,15 @@ class GeneratedModule:
     generator: int
     parts: list[Part]  # per specialization
     dispatch: str  # what must hold for any call, and which specialization is asked
-    objects: list  # borrowed by the bound module: obj[i]
-    sites: list  # (op, overload, template, number of tensor results), bound as prepared calls
-    kernels: list  # ir.Kernel, embedded as cubin_<digest>
-    environments: list  # per plan: [(source, what matters)] for trident_hook.runtime.watching.Environment
+    objects: list[Any]  # borrowed by the bound module: obj[i]
+    sites: list[Any]  # (op, overload, template, number of tensor results), bound as prepared calls
+    kernels: list[Any]  # ir.Kernel, embedded as cubin_<digest>
+    environments: list[Any]  # per plan: [(source, what matters)] for trident_hook.runtime.watching.Environment
     n_versions: int
     guard_texts: list[list[str]]  # per specialization: what each guard number means
-    checks: list[list]  # the same for trident_hook.misses.explain_miss: a Guard, or a tuple that begins with a kind
+    checks: list[
+        list[Any]
+    ]  # the same for trident_hook.misses.explain_miss: a Guard, or a tuple that begins with a kind
 
     @functools.cached_property
     def source(self) -> str:
@@ -118,7 +121,7 @@ class GeneratedModule:
         parts = [part.text for part in self.parts[begin:]]
         return "".join([head, self._linked(begin), *parts, self._specs(), self.dispatch])
 
-    def own_kernels(self, begin: int) -> list:
+    def own_kernels(self, begin: int) -> list[Any]:
         """Those that `unit(begin)` embeds."""
         return self.kernels[self.parts[begin - 1].n_kernels if begin else 0 :]
 
@@ -161,7 +164,7 @@ class GeneratedModule:
 # -- kernels -----------------------------------------------------------------------------------------------------------
 
 
-def kernel_definition(index: int, kernel) -> str:
+def kernel_definition(index: int, kernel: Any) -> str:
     flags = torch_numbers.kernel_flags(kernel.pdl, kernel.cooperative)
     fields = {
         "cubin": f"tdh_cubin_{index}", "cubin_size": len(kernel.cubin), "name": c_string(kernel.name),
@@ -194,7 +197,7 @@ def _declare_kernel(out: Lines, index: int, *lines: str) -> None:
 # -- environment guards ------------------------------------------------------------------------------------------------
 
 
-def environment_check(name: str, number: int, steps, of: str, linkage: str) -> str:
+def environment_check(name: str, number: int, steps: Any, of: str, linkage: str) -> str:
     """The check that a call makes, nothing to do while the plan is valid, and the steps of the check behind it."""
     out = Lines()
     out()

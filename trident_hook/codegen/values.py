@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import re
 from collections.abc import Callable
@@ -22,19 +23,21 @@ class Reader:
     cannot be read; borrowed references stay valid because each is reached through an object that is kept alive by the
     call, by `obj`, or by `hold`."""
 
-    def __init__(self, out: Lines, tables: Tables, arguments: tuple, free: tuple, fail) -> None:
+    def __init__(
+        self, out: Lines, tables: Tables, arguments: tuple[Any, ...], free: tuple[Any, ...], fail: Any
+    ) -> None:
         self.out, self.tables, self.fail = out, tables, fail
         self.arguments, self.free = arguments, free
         self.declared: list[str] = []
-        self.known: dict[tuple, str] = {}
-        self.tensors: dict[tuple, str] = {}
-        self.ints: dict[tuple, str] = {}
-        self.floats: dict[tuple, str] = {}
-        self.finite: set[tuple] = set()  # sources that a guard has found to be finite floats
+        self.known: dict[tuple[Any, ...], str] = {}
+        self.tensors: dict[tuple[Any, ...], str] = {}
+        self.ints: dict[tuple[Any, ...], str] = {}
+        self.floats: dict[tuple[Any, ...], str] = {}
+        self.finite: set[tuple[Any, ...]] = set()  # sources that a guard has found to be finite floats
         self.held = 0
 
     @contextlib.contextmanager
-    def scope(self):
+    def scope(self) -> Any:
         """What is read in a block that may be left early, or not be entered, is not known behind it."""
         before = dict(self.known), dict(self.tensors), dict(self.ints), dict(self.floats)
         yield
@@ -196,7 +199,7 @@ class Reader:
         return name
 
     # -- recipe expressions ----------------------------------------------------------------------------------------
-    def source_of(self, expr) -> Source | None:
+    def source_of(self, expr: Any) -> Source | None:
         """The source that a recipe expression reads, if it is a path; items are matched with what guards read."""
         if isinstance(expr, r.Arg):
             return Source((RootKind.LOCAL, expr.name), (), expr.name)
@@ -217,7 +220,14 @@ class Reader:
                 return base.then(StepKind.DICT_ITEM, expr.key.value, str(expr))
         return None
 
-    def array(self, length: int) -> str:
+    def value(self, expr: Any) -> str:
+        """The object of a recipe expression that is a path. Raises Unsupported for another."""
+        source = self.source_of(expr)
+        if source is None:
+            raise Unsupported("source", str(expr))
+        return self.object(source)
+
+    def array(self, length: builtins.int) -> str:
         """Name of a new array of objects."""
         name = f"ids_{len(self.declared)}"
         self.declared.append(f"PyObject* {name}[{length}]")
@@ -269,5 +279,5 @@ _CALLS = {
 }
 
 
-def _hint(key) -> str:
+def _hint(key: Any) -> str:
     return key if isinstance(key, str) else ""

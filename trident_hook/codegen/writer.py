@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 from ..ir.objects import ObjectKey
 
@@ -20,7 +21,7 @@ class Lines:
         self(f"# {plain_text(text)}")
 
     @contextlib.contextmanager
-    def block(self, head: str):
+    def block(self, head: str) -> Any:
         self(head)
         self.indent += 1
         yield
@@ -68,21 +69,21 @@ class Tables:
     """Objects, operator sites and kernels of a module, each stored once."""
 
     def __init__(self) -> None:
-        self.objects: list = []
-        self._object_index: dict = {}
-        self.sites: list[tuple] = []  # (op, overload, template, number of tensor results)
-        self.kernels: list = []
+        self.objects: list[Any] = []
+        self._object_index: dict[Any, Any] = {}
+        self.sites: list[tuple[Any, ...]] = []  # (op, overload, template, number of tensor results)
+        self.kernels: list[Any] = []
         self.versions: dict[int, int] = {}
 
-    def version(self, facts) -> int:
+    def version(self, facts: Any) -> int:
         """Place in `version[]` for the last version tag of a class that was found to be as `facts` (an ObjectKey) say."""
         return self.versions.setdefault(id(facts.value), len(self.versions))
 
-    def object(self, value) -> str:
+    def object(self, value: Any) -> str:
         """C expression of a Python object that `bind` is given."""
         return f"obj[{self.index(value)}]"
 
-    def index(self, value) -> int:
+    def index(self, value: Any) -> int:
         """Of a Python object among those that `bind` is given."""
         if isinstance(value, ObjectKey):
             value = value.value
@@ -93,11 +94,11 @@ class Tables:
             self.objects.append(value)
         return index
 
-    def site(self, op: str, overload: str, template: tuple, n_outs: int) -> str:
+    def site(self, op: str, overload: str, template: tuple[Any, ...], n_outs: int) -> str:
         self.sites.append((op, overload, template, n_outs))
         return f"site[{len(self.sites) - 1}]"
 
-    def kernel(self, kernel) -> str:
+    def kernel(self, kernel: Any) -> str:
         for index, known in enumerate(self.kernels):
             if known == kernel:
                 return f"kernel_{index}"

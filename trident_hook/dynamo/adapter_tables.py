@@ -4,7 +4,9 @@ so no other thread traces with these tables, and they are as they were afterward
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
+from typing import Any
 
 from ..integrations.derived import launchers_of
 from .names import (
@@ -47,7 +49,7 @@ def _entries(adapters: tuple) -> tuple[dict, dict]:
     for kind, method in (pair for a in adapters for pair in a.filled_at_first_call):
         filled.setdefault(kind, set()).add(method)
     for kind, methods in filled.items():
-        by_type[kind] = lambda builder, value, methods=methods: _filling(builder, value, methods)
+        by_type[kind] = functools.partial(_filling, methods=methods)
     for adapter in adapters:
         for context in adapter.device_contexts:
             by_identity[id(context.kind)] = _calling(lambda tx, a, k, context=context: _device_context(context, a, k))
@@ -79,10 +81,10 @@ def _launcher(builder, value, launchers: dict, wrappers: dict, block_hooks: froz
         launcher = launchers.get(type(value))
         if launcher is None:
             refuse(f"{type(value).__name__} inside a launcher is unknown")
-        why_not = launcher.why_not(value)
+        why_not = launcher.why_not(value)  # type: ignore[union-attr] # refuse() raises
         if why_not is not None:
             refuse(why_not)
-        value, source = getattr(value, launcher.inside), AttrSource(source, launcher.inside)
+        value, source = getattr(value, launcher.inside), AttrSource(source, launcher.inside)  # type: ignore[union-attr] # the same
     kinds = [type(layer) for layer, _ in layers]
     tuners = [index for index, kind in enumerate(kinds) if kind in launchers and launchers[kind].tuner]
     heuristics = [index for index, kind in enumerate(kinds) if issubclass(kind, Heuristics)]
@@ -118,7 +120,8 @@ class _QuietLogger(LoggingLoggerVariable):
 
     def _guard_off(self, level: int) -> None:
         """What `Logger.isEnabledFor` reads."""
-        logger, source = self.value, self.source
+        logger: Any = self.value
+        source: Any = self.source
         _guard_equal(AttrSource(source, "disabled"))
         if logger.disabled:
             return

@@ -10,6 +10,7 @@ import contextlib
 import os
 import sys
 import threading
+from typing import Any
 
 from .._logs import log
 
@@ -62,7 +63,7 @@ def _after_fork_in_child() -> None:
     while _open and _open[-1][0] != here:
         _, made = _open.pop()
         _undo(made)
-    convert_frame = sys.modules.get("torch._dynamo.convert_frame")
+    convert_frame: Any = sys.modules.get("torch._dynamo.convert_frame")
     lock = getattr(convert_frame, "compile_lock", None)
     if lock is not None and not lock._is_owned():
         convert_frame.compile_lock = threading.RLock()

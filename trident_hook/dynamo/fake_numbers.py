@@ -15,17 +15,17 @@ def trace(function, fakes: list) -> torch.fx.GraphModule:
 
 def nodes_so_far() -> list:
     """Those of the graph that `trace` is making."""
-    return list(get_proxy_mode().tracer.graph.nodes)
+    return list(get_proxy_mode().tracer.graph.nodes)  # type: ignore[union-attr] # asked while a trace runs
 
 
 def count_so_far() -> int:
     """How many nodes the graph has that `trace` is making."""
-    return len(get_proxy_mode().tracer.graph.nodes)
+    return len(get_proxy_mode().tracer.graph.nodes)  # type: ignore[union-attr] # the same
 
 
 def decided_by_data(value) -> set:
     """Symbols in a number, or in the sizes of a tensor, that only the data decides."""
-    return free_unbacked_symbols(value)
+    return set(free_unbacked_symbols(value))
 
 
 #: How PyTorch says where in an operator's result such a symbol is: a bool as an int; a method of a tensor.

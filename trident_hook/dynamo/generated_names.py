@@ -10,7 +10,7 @@ import weakref
 from types import MethodType, ModuleType
 
 #: Nested in collections.namedtuple, so every class made there shares it.
-_NAMEDTUPLE_MAKE = collections.namedtuple("_Any", "field")._make.__func__.__code__
+_NAMEDTUPLE_MAKE = collections.namedtuple("_Any", "field")._make.__func__.__code__  # type: ignore[attr-defined] # typeshed does not say it
 
 
 def is_dynamos_global(name: str, value: object) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from typing import Any
 
 from .. import _core, profiling
 from .._config import config
@@ -30,7 +31,7 @@ class Builds:
 
     def __init__(
         self,
-        code_reference,
+        code_reference: Any,
         locks: Locks,
         budget: Budget,
         entries: DynamoEntries,
@@ -103,7 +104,7 @@ class Builds:
             self._put_in_place(wanted, generated, module, started)
         return True
 
-    def _choose(self) -> list | None:
+    def _choose(self) -> list[Any] | None:
         """What the next module is to have: as much as the limit allows of what is new. None when nothing was learned."""
         learning = self._learning
         with self._locks.state:
@@ -126,7 +127,7 @@ class Builds:
             return wanted
 
     @interrupts.put_off()
-    def _put_in_place(self, wanted: list, generated, module, started: float) -> None:
+    def _put_in_place(self, wanted: list[Any], generated: Any, module: Any, started: float) -> None:
         """In an order that an interrupt may break off anywhere: what is not noted yet is built once more."""
         learning, code = self._learning, self._code_reference()
         presented = profiling.presented(code, self._to_serve(code, module, wanted), learning.name)
@@ -146,13 +147,13 @@ class Builds:
             if len(wanted) >= config.limit or self.done >= config.rebuilds:
                 self._budget.use_up(f"it has {len(wanted)} specialization(s), the limit is {config.limit}")
 
-    def _to_serve(self, code, module, specs: list):
+    def _to_serve(self, code: Any, module: Any, specs: list[Any]) -> Any:
         """The module, or where hits are verified what stands in front of it."""
         if not config.verify:
             return module
         return VerifiedScm(code, module, lambda number, difference: self.give_up(specs[number], difference))
 
-    def give_up(self, spec, difference: str) -> None:
+    def give_up(self, spec: Any, difference: str) -> None:
         """A hit of the specialization has differed from the plain function: the module goes on without it. A function that has
         nothing else is left alone."""
         learning = self._learning
@@ -179,7 +180,7 @@ class Builds:
             stacklevel=2,
         )
 
-    def _build_without(self, left: list) -> None:
+    def _build_without(self, left: list[Any]) -> None:
         started = time.perf_counter()
         module = loader.LoadedScm(generated := generate(left, conditions.conditions()))
         self._learning.wanted = left
@@ -192,7 +193,7 @@ class Builds:
         self._learning.wanted = self._learning.specializations
         self._learning.failed(Unsupported(kind, self.error.splitlines()[0]))
 
-    def _put_back(self, wanted: list, refusal: Unsupported) -> None:
+    def _put_back(self, wanted: list[Any], refusal: Unsupported) -> None:
         """After code could not be generated. Of several that came at once, those that are not to blame are kept."""
         learning = self._learning
         new = wanted[len(learning.specializations) :]
@@ -209,7 +210,7 @@ class Builds:
             )
 
 
-def _can_be_generated(spec) -> bool:
+def _can_be_generated(spec: Any) -> bool:
     try:
         generate([spec], [])
         return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import sys
 import types
+from typing import Any
 
 from ..dynamo.entries import is_dynamos
 from ..integrations import registry
@@ -63,10 +64,10 @@ def is_machinery(function: types.FunctionType) -> bool:
 class Selection:
     """include / exclude of `enable()`: functions, or patterns on 'module.qualname'."""
 
-    def __init__(self, include, exclude) -> None:
+    def __init__(self, include: Any, exclude: Any) -> None:
         self.include, self.exclude = include, exclude
 
-    def admits(self, code, name: str) -> bool:
+    def admits(self, code: Any, name: str) -> bool:
         if self.include is not None and not _matches(code, name, self.include):
             return False
         return not _matches(code, name, self.exclude or ())
@@ -77,16 +78,16 @@ class Selection:
         return self.include is not None and not any(isinstance(p, str) for p in self.include)
 
     @property
-    def functions(self) -> list:
+    def functions(self) -> list[Any]:
         """Functions that were named themselves: served without being looked for."""
         return [f for f in self.include or () if not isinstance(f, str)]
 
 
-def full_name(function) -> str:
+def full_name(function: Any) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 
-def _matches(code, name: str, patterns) -> bool:
+def _matches(code: Any, name: str, patterns: Any) -> bool:
     for pattern in patterns:
         if isinstance(pattern, str):
             if fnmatch.fnmatchcase(name, pattern):

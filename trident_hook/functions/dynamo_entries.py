@@ -3,6 +3,8 @@ nothing more."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from .. import _core
 from ..dynamo.entries import forget
 from .budget import Budget
@@ -15,7 +17,7 @@ _IDLE_MISSES = 32
 class DynamoEntries:
     """Counts for one code object. Entries are never dropped while a call is in Dynamo: it holds on to what that would free."""
 
-    def __init__(self, code_reference, locks: Locks, budget: Budget) -> None:
+    def __init__(self, code_reference: Any, locks: Locks, budget: Budget) -> None:
         self._code_reference, self._locks, self._budget = code_reference, locks, budget
         self.captured = 0  # captures whose entries Dynamo has
         self._idle = 0  # misses in a row that taught nothing although the entries were kept

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..ir.specialization import Specialization
 
 
-def identity(spec: Specialization) -> tuple:
+def identity(spec: Specialization) -> tuple[Any, ...]:
     """Equal for two that say the same: their guards, their programs and the binaries that they launch."""
     launches = tuple(
         (op.kernel.digest, op.kernel.shared, op.kernel.threads, op.grid, op.params, op.equal, op.unequal, op.keys)
@@ -16,7 +18,7 @@ def identity(spec: Specialization) -> tuple:
     return (spec.state, guards, launches, [str(op) for op in spec.program.ops], spec.launch_device, spec.globals_)
 
 
-def without_known(fresh: list, known: list) -> list:
+def without_known(fresh: list[Any], known: list[Any]) -> list[Any]:
     """Those that say something new. The same guards again would never be reached: the call missed for another reason."""
     seen = [identity(s) for s in known]
     new = []
@@ -27,6 +29,6 @@ def without_known(fresh: list, known: list) -> list:
     return new
 
 
-def tuned(spec: Specialization) -> list:
+def tuned(spec: Specialization) -> list[Any]:
     """Its launches whose config a tuner chose by ints of the call."""
     return [op for op in spec.program.ops if getattr(op, "known", None) is not None]

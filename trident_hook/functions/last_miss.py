@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from typing import Any
 
 from .. import _core
 from .._config import config
@@ -19,18 +21,18 @@ class LastMiss:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self.guard_texts: list = []
+        self.guard_texts: list[Any] = []
         self.asked: tuple[int, int] | None = (
             None  # the specialization that was asked last, and which of its guards failed
         )
-        self.seen: tuple = ()  # what FailedGuard takes, for every specialization
-        self.failed: object = ()  # where the module notes which guard of each specialization failed
+        self.seen: tuple[Any, ...] = ()  # what FailedGuard takes, for every specialization
+        self.failed: Sequence[int] = ()  # where the module notes which guard of each specialization failed
         self.has_keys = False  # tuners' choices are among its guards
         self.inspector: MissInspector | None = None
         self._turned_away = 0
         self._look_after = 0.0
 
-    def of_module(self, module, specializations: list, generated) -> None:
+    def of_module(self, module: Any, specializations: list[Any], generated: Any) -> None:
         """Another module is in place from now on."""
         self.guard_texts = generated.guard_texts
         self.failed = module.failed
@@ -64,7 +66,8 @@ class LastMiss:
         """Whether some specialization may serve the call, once it is known that its tuner chooses that config."""
         if not self.has_keys or self.inspector is None:
             return False
-        return any(self.inspector.is_about(pair, CheckKind.KEY) for pair in enumerate(self.failed))
+        inspector = self.inspector
+        return inspector is not None and any(inspector.is_about(pair, CheckKind.KEY) for pair in enumerate(self.failed))
 
     def explain(self) -> str:
         """Which guard of each specialization failed, and what it saw."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from .._config import config
 from .._logs import log
@@ -22,11 +23,11 @@ class Learning:
     def __init__(self, name: str, locks: Locks, entries: DynamoEntries, refusals: Refusals) -> None:
         self.name = name
         self._locks, self._entries, self._refusals = locks, entries, refusals
-        self.specializations: list = []  # in the module that is in place
-        self.wanted: list = []  # in that module, or in the one that is being built
-        self.fresh: list = []  # captured, and in neither
-        self._taken: list = []  # by the build that is under way
-        self.given_up: list = []  # found to be wrong, and never taken again
+        self.specializations: list[Any] = []  # in the module that is in place
+        self.wanted: list[Any] = []  # in that module, or in the one that is being built
+        self.fresh: list[Any] = []  # captured, and in neither
+        self._taken: list[Any] = []  # by the build that is under way
+        self.given_up: list[Any] = []  # found to be wrong, and never taken again
         self.fixed_floats: Unsupported | None = None  # why floats that change are constants here
         self.reads_contexts = False  # a capture saw what a torch.autograd.Function saved
         self._captures = 0
@@ -52,7 +53,7 @@ class Learning:
             static, self._static_next = self._static_next, False
         return static
 
-    def learned(self, spec) -> None:
+    def learned(self, spec: Any) -> None:
         """A capture has led to a specialization."""
         with self._locks.state:
             self._entries.captured += 1
@@ -64,7 +65,7 @@ class Learning:
             self.fresh.append(spec)
         log("capture", "%s", spec)
 
-    def learned_variant(self, spec) -> None:
+    def learned_variant(self, spec: Any) -> None:
         """A capture that has led to a specialization already has led to another: nothing is said of the call if it is known."""
         with self._locks.state:
             if self._adopted(spec):
@@ -74,7 +75,7 @@ class Learning:
                 self.fresh.append(spec)
                 log("capture", "another launch: %s", spec)
 
-    def _adopted(self, spec) -> bool:
+    def _adopted(self, spec: Any) -> bool:
         """Whether all that is new in it are keys of tuners, which the specialization that it is the same as has now too."""
         mine = identity(spec)
         known = next((s for s in (*self.wanted, *self.fresh) if identity(s) == mine), None)
@@ -113,7 +114,7 @@ class Learning:
         self._refusals.decide(raised, self.has_some)
 
     # -- what the builds call ----------------------------------------------------------------------------------------
-    def take(self) -> list:
+    def take(self) -> list[Any]:
         """What is new; it is the build's from now on."""
         self._taken, self.fresh = self.fresh, []
         return self._taken
@@ -123,12 +124,12 @@ class Learning:
         self.put_back([spec for spec in self._taken if not any(spec is known for known in self.specializations)])
         self._taken, self.wanted = [], self.specializations
 
-    def put_back(self, specs: list) -> None:
+    def put_back(self, specs: list[Any]) -> None:
         """What a build could not bring in, before all that was learned meanwhile."""
         self.fresh = [*specs, *self.fresh]
 
     # -- for people --------------------------------------------------------------------------------------------------
-    def all_refusals(self) -> Counter:
+    def all_refusals(self) -> Counter[Any]:
         """With the one that is not decided yet."""
         pending = () if self._pending is None else ((self._pending.slug, self._pending.detail),)
         return self._refusals.counted + Counter(pending)

@@ -8,8 +8,8 @@ import threading
 class Locks:
     """`state` guards what the parts know, `building` the one build under way. `building` is taken before `state`, never after it."""
 
-    state: threading.RLock  # type: ignore[valid-type]
-    building: threading.RLock  # type: ignore[valid-type]
+    state: threading.RLock
+    building: threading.RLock
 
     def __init__(self) -> None:
         self.renew()

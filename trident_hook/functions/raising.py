@@ -5,6 +5,7 @@ is captured."""
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 _TRIES = 3  # calls that raise before the function is wary
 _KINDS = 256  # that are remembered at most
@@ -19,15 +20,15 @@ class RaisingCalls:
 
     def __init__(self) -> None:
         self.raised = 0
-        self._kinds: dict[tuple, list[int]] = {}  # kind -> [calls that returned, how many are asked for]
-        self._captured: dict[int, tuple] = {}  # thread -> kind of the call that is captured now
+        self._kinds: dict[tuple[Any, ...], list[int]] = {}  # kind -> [calls that returned, how many are asked for]
+        self._captured: dict[int, tuple[Any, ...]] = {}  # thread -> kind of the call that is captured now
         self._credit, self._asked = 0, _FIRST_CREDIT
 
     @property
     def wary(self) -> bool:
         return self.raised >= _TRIES
 
-    def kind_on_trial(self, missed, thread: int) -> tuple | None:
+    def kind_on_trial(self, missed: Any, thread: int) -> tuple[Any, ...] | None:
         """The kind of a missed call that is to run as plain Python, or None for one that is to be captured: calls like it
         have returned, or so many others have that it is worth an attempt. Where an attempt raises after all, the next one
         asks for twice as many."""
@@ -44,7 +45,7 @@ class RaisingCalls:
         self._captured[thread] = kind
         return None
 
-    def tried(self, kind: tuple, raised: bool) -> None:
+    def tried(self, kind: tuple[Any, ...], raised: bool) -> None:
         """A call on trial is over."""
         if raised:
             return
@@ -68,14 +69,14 @@ class RaisingCalls:
             known[1] = min(_MOST_CREDIT, 2 * known[1])
 
 
-def kind_of(values: tuple) -> tuple:
+def kind_of(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """What a call is like: the values of its plain arguments, the metadata of its tensors, the classes of all others. Keeps
     none of them alive and runs none of the program's code."""
     return tuple(map(_kind, values))
 
 
 @functools.cache
-def _reading() -> tuple:
+def _reading() -> tuple[Any, ...]:
     """Classes of tensors that are read, and what reads them: here, since it brings PyTorch in."""
     import torch
 
@@ -84,7 +85,7 @@ def _reading() -> tuple:
     return (torch.Tensor, torch.nn.Parameter), _rt.tensor_read
 
 
-def _kind(value) -> tuple:
+def _kind(value: Any) -> tuple[Any, ...]:
     class_ = type(value)
     if class_ in _VALUES:
         return class_, value

@@ -30,7 +30,7 @@ class FunctionRecord:
     """One per code object, which owns it through its entry: a strong reference back would be a cycle that the garbage
     collector cannot see. Each part knows those that are made before it here, and none behind it."""
 
-    def __init__(self, code_reference: weakref.ref, name: str, launches: bool = True) -> None:
+    def __init__(self, code_reference: weakref.ref[Any], name: str, launches: bool = True) -> None:
         self.code_reference, self.name = code_reference, name
         self.launches = launches  # its names reach a Triton launcher
         self.jitted = False  # under jit(): its call door stays when enable() ends
@@ -46,11 +46,11 @@ class FunctionRecord:
         _records[id(self)] = self
 
     @property
-    def code(self):
+    def code(self) -> Any:
         return self.code_reference()
 
     @property
-    def specializations(self) -> list:
+    def specializations(self) -> list[Any]:
         """Those of the module that is in place."""
         return self.learning.specializations
 
@@ -94,21 +94,21 @@ class FunctionRecord:
         if builds_here:
             self.builds.run()
 
-    def after_trial(self, kind: tuple, raised: bool) -> None:
+    def after_trial(self, kind: tuple[Any, ...], raised: bool) -> None:
         """A missed call that ran as plain Python is over."""
         self.raising.tried(kind, raised)
 
     # -- for people ------------------------------------------------------------------------------------------------
-    def counts(self) -> dict:
+    def counts(self) -> dict[Any, Any]:
         """Outcomes of its calls; doors (frame_hits, call_hits) are told apart in `doors()`."""
         stats = _core.entry_stats(self.code)
         return {name: n for name, n in stats.items() if not name.endswith("_hits")}
 
-    def all_refusals(self) -> dict:
+    def all_refusals(self) -> dict[Any, Any]:
         """(slug, detail) -> how often, with the one that is not decided yet."""
         return self.learning.all_refusals()
 
-    def doors(self) -> dict:
+    def doors(self) -> dict[Any, Any]:
         stats = _core.entry_stats(self.code)
         return {"frame": stats["frame_hits"], "call": stats["call_hits"]}
 
@@ -127,7 +127,7 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 _recorder = None
 
 
-def _callback():
+def _callback() -> Any:
     """Our recorder, made when it is first needed: it brings Dynamo in."""
     global _recorder
 

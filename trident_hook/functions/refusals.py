@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from .. import _core
 from ..errors import Unsupported
@@ -18,9 +19,9 @@ _TRIES = 3
 class Refusals:
     """Of one code object."""
 
-    def __init__(self, code_reference, locks: Locks, budget: Budget, entries: DynamoEntries) -> None:
+    def __init__(self, code_reference: Any, locks: Locks, budget: Budget, entries: DynamoEntries) -> None:
         self._code_reference, self._locks, self._budget, self._entries = code_reference, locks, budget, entries
-        self.counted: Counter = Counter()  # (slug, detail) -> how often
+        self.counted: Counter[Any] = Counter()  # (slug, detail) -> how often
         self.refused: str | None = None  # why the function is left alone for good
         self._doubtful: list[Unsupported] = []  # of the call under way
 

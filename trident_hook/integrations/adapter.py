@@ -44,7 +44,7 @@ class DeviceContext:
     of the current one; nothing is done where it is that already, and elsewhere the capture is refused."""
 
     kind: type
-    current: Callable[[], int]
+    current: Callable[[], int | None]
 
 
 @dataclass(frozen=True)

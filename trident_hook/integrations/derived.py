@@ -31,6 +31,7 @@ def launchers_of(known: dict[type, Launcher]) -> dict[type, Launcher]:
 
 
 def _derived(kind: type) -> Iterator[type]:
+    derived: type
     for derived in kind.__subclasses__():
         yield derived
         yield from _derived(derived)

@@ -43,7 +43,7 @@ def describe() -> LauncherAdapter:
 
 
 def _tuner_types(base: type) -> list[type]:
-    return [base, *base._dispatch_table.values()]
+    return [base, *base._dispatch_table.values()]  # type: ignore[attr-defined] # of a library's class
 
 
 def _entry_refusal(entry) -> str | None:

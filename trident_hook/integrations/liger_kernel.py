@@ -12,7 +12,7 @@ from . import DeviceContext, LauncherAdapter
 def describe() -> LauncherAdapter:
     utils = sys.modules["liger_kernel.utils"]
     names = ("infer_device", "infer_device_arch", "is_npu_available")
-    contexts = ()
+    contexts: tuple[DeviceContext, ...] = ()
     ops = sys.modules.get("liger_kernel.ops.utils")  # absent where only the package was imported
     if ops is not None and hasattr(ops, "device_context"):
         contexts = (DeviceContext(ops.device_context, _current_device),)

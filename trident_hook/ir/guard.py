@@ -18,12 +18,12 @@ class TensorFacts:
 
     type_: type
     keys: int  # raw dispatch key set after the thread's included and excluded sets
-    dtype: object  # torch.dtype
+    dtype: Any  # torch.dtype
     device_type: str
     device_index: int | None
     requires_grad: bool
-    sizes: tuple
-    strides: tuple
+    sizes: tuple[Any, ...]
+    strides: tuple[Any, ...]
 
     def __str__(self) -> str:
         device = self.device_type if self.device_index is None else f"{self.device_type}:{self.device_index}"
@@ -67,7 +67,8 @@ class Guard:
     def sources(self) -> tuple[Source, ...]:
         which = GUARDS[self.kind].sources
         if which is Sources.MANY:
-            return self.arg
+            found: tuple[Source, ...] = self.arg
+            return found
         return (self.source, self.arg) if which is Sources.PAIR else (self.source,)
 
     @cached_property
@@ -121,7 +122,7 @@ WORDS: dict[GuardKind, Callable[[Guard], str]] = {
 }
 
 
-def _is_fixed(value) -> bool:
+def _is_fixed(value: Any) -> bool:
     """The value of a constant cannot change in place."""
     if isinstance(value, (tuple, frozenset)):
         return all(map(_is_fixed, value))

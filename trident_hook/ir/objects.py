@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class ObjectKey:
     """An object inside plain data: equal and hashed by identity, printed by its repr (shortened)."""
 
     __slots__ = ("value",)
 
-    def __init__(self, value) -> None:
+    def __init__(self, value: Any) -> None:
         self.value = value
 
-    def __eq__(self, other) -> bool:
+    def __eq__(self, other: Any) -> bool:
         return isinstance(other, ObjectKey) and other.value is self.value
 
     def __hash__(self) -> int:
@@ -21,7 +23,7 @@ class ObjectKey:
         return describe(self.value)
 
 
-def describe(value) -> str:
+def describe(value: Any) -> str:
     """A short name that is the same in every process: no addresses, no paths."""
     import types
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
+from typing import Any
 
 #: Sets the grad mode as `torch.set_grad_enabled` does: (enabled, what it was when the program began); returns nothing.
 GRAD_MODE = ("trident_hook::set_grad_enabled", "")
@@ -16,9 +17,9 @@ GRAD_MODE = ("trident_hook::set_grad_enabled", "")
 class TensorMeta:
     """What is known of a tensor when the program is built. Sizes and strides are ints or sympy expressions."""
 
-    sizes: tuple
-    strides: tuple
-    dtype: object
+    sizes: tuple[Any, ...]
+    strides: tuple[Any, ...]
+    dtype: Any
     device_type: str
     device_index: int | None
     requires_grad: bool = False
@@ -51,29 +52,29 @@ class TensorArg:
 class IntArg:
     """An int argument: a Python int or a sympy expression."""
 
-    value: object
+    value: Any
 
 
 @dataclass(frozen=True)
 class IntListArg:
-    values: tuple
+    values: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class TensorListArg:
-    names: tuple  # of str or None
+    names: tuple[Any, ...]  # of str or None
 
 
 @dataclass(frozen=True)
 class ConstArg:
-    value: object
+    value: Any
 
 
 @dataclass(frozen=True)
 class NumberArg:
     """A float or bool that an earlier operation returned, or a float argument; `kind`: "float" or "bool"."""
 
-    symbol: object
+    symbol: Any
     kind: str
 
     def __str__(self) -> str:
@@ -85,7 +86,7 @@ class Bound:
     """A sympy symbol whose value an operation gives. `kind`: "int", "float", "bool" (its only number result), or "size":
     of dimension `dim` of its tensor result number `index`."""
 
-    symbol: object
+    symbol: Any
     kind: str
     index: int = 0
     dim: int = 0
@@ -98,9 +99,11 @@ class OpCall:
 
     op: str  # "aten::add"
     overload: str  # "Tensor", "" for the default
-    args: tuple
-    outs: tuple
-    number_outs: tuple = ()  # types of the results that are no tensors, none of which is read but through `binds`
+    args: tuple[Any, ...]
+    outs: tuple[Any, ...]
+    number_outs: tuple[
+        Any, ...
+    ] = ()  # types of the results that are no tensors, none of which is read but through `binds`
     text: str = ""
     binds: tuple[Bound, ...] = ()
 
@@ -125,7 +128,7 @@ class Check:
     """A condition on what the program itself has computed, before its first effect. Where it does not hold, what was
     computed is dropped and the call is the plain function's."""
 
-    condition: object  # sympy relation over the symbols
+    condition: Any  # sympy relation over the symbols
     text: str
 
     def reads(self) -> tuple[str, ...]:
@@ -143,8 +146,8 @@ class TensorMap:
     """What the driver encodes for a tensor descriptor. Sizes and strides (in elements) are int expressions, outermost
     dimension first; `data_type` and `swizzle` are the driver's numbers."""
 
-    sizes: tuple
-    strides: tuple
+    sizes: tuple[Any, ...]
+    strides: tuple[Any, ...]
     box: tuple[int, ...]
     data_type: int
     swizzle: int
@@ -162,7 +165,7 @@ class Param:
 
     name: str
     type: str  # Triton's signature type: "*fp32", "i32", "i64", "u64", "fp32", "u1", ...
-    value: object
+    value: Any
     divisible: bool | None = None
     tensor: bool = False
     declared: bool = False
@@ -209,16 +212,18 @@ class KnownKeys:
 @dataclass(frozen=True)
 class Launch:
     kernel: Kernel
-    grid: tuple  # three int expressions
+    grid: tuple[Any, ...]  # three int expressions
     params: tuple[Param, ...]
-    fallback: object  # ObjectKey of the Python launcher, called where a precondition fails after the first effect
+    fallback: Any  # ObjectKey of the Python launcher, called where a precondition fails after the first effect
     fallback_tensors: tuple[str, ...]
-    fallback_ints: tuple
-    equal: tuple = ()  # (expression, int): ints that are baked into the binary
-    unequal: tuple = ()  # (expression, int): ints that must not have this value
-    keys: tuple = ()  # int expressions by which a tuner chooses; `known` has the values for which it chose this config
+    fallback_ints: tuple[Any, ...]
+    equal: tuple[Any, ...] = ()  # (expression, int): ints that are baked into the binary
+    unequal: tuple[Any, ...] = ()  # (expression, int): ints that must not have this value
+    keys: tuple[
+        Any, ...
+    ] = ()  # int expressions by which a tuner chooses; `known` has the values for which it chose this config
     known: KnownKeys | None = field(default=None, compare=False)
-    hooks: object = None  # ObjectKey of the kernel's list of pre-run hooks, which must be empty
+    hooks: Any = None  # ObjectKey of the kernel's list of pre-run hooks, which must be empty
     may_miss: bool = False  # nothing was changed before it: a call that turns out not to be its binary's is a miss
     text: str = ""
 
@@ -238,18 +243,20 @@ class Input:
     """A graph input. `expr` (a recipe expression) says how it is taken out of the call."""
 
     name: str
-    expr: object
+    expr: Any
     meta: TensorMeta | None  # None for a number
-    symbol: object = None  # the sympy symbol of a number
+    symbol: Any = None  # the sympy symbol of a number
     kind: str = "int"  # of number: "int" or "float"
 
 
 @dataclass(frozen=True)
 class HostProgram:
     inputs: tuple[Input, ...]
-    ops: tuple
-    outputs: tuple  # tensor names, int expressions, NumberArg or ConstArg, in the order of the graph's outputs
-    symbols: dict  # sympy symbol -> ("size"|"stride"|"offset", input index, dim) or ("input", input index)
+    ops: tuple[Any, ...]
+    outputs: tuple[
+        Any, ...
+    ]  # tensor names, int expressions, NumberArg or ConstArg, in the order of the graph's outputs
+    symbols: dict[Any, Any]  # sympy symbol -> ("size"|"stride"|"offset", input index, dim) or ("input", input index)
 
     @property
     def has_floats(self) -> bool:

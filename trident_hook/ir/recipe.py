@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from .objects import ObjectKey
 
@@ -30,7 +30,7 @@ class Expr:
     def children(self) -> tuple[Expr, ...]:
         return ()
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class Arg(Expr):
 
     name: str
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         return self.name
 
 
@@ -51,9 +51,9 @@ class Arg(Expr):
 class Const(Expr):
     """An object that is known now; the recipe owns a reference to it."""
 
-    value: object
+    value: Any
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         return repr(ObjectKey(self.value))
 
 
@@ -63,7 +63,7 @@ class Out(Expr):
 
     index: int
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         return f"out[{self.index}]"
 
 
@@ -74,7 +74,7 @@ class Global(Expr):
     name: str
     is_read: ClassVar[bool] = True
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         return f"global {self.name}"
 
 
@@ -85,7 +85,7 @@ class Tuple(Expr):
     def children(self) -> tuple[Expr, ...]:
         return self.items
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         return f"({', '.join(map(of, self.items))}{',' if len(self.items) == 1 else ''})"
 
 
@@ -98,7 +98,7 @@ class List(Expr):
     def children(self) -> tuple[Expr, ...]:
         return self.items
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         return f"[{', '.join(map(of, self.items))}]"
 
 
@@ -111,7 +111,7 @@ class Set(Expr):
     def children(self) -> tuple[Expr, ...]:
         return self.items
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         return f"{{{', '.join(map(of, self.items))}}}" if self.items else "set()"
 
 
@@ -124,7 +124,7 @@ class Dict(Expr):
     def children(self) -> tuple[Expr, ...]:
         return tuple(node for pair in self.pairs for node in pair)
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         return f"{{{', '.join(f'{of(key)}: {of(value)}' for key, value in self.pairs)}}}"
 
 
@@ -137,7 +137,7 @@ class Slice(Expr):
     def children(self) -> tuple[Expr, ...]:
         return self.parts
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         return f"slice({', '.join(map(of, self.parts))})"
 
 
@@ -150,7 +150,7 @@ class Size(Expr):
     def children(self) -> tuple[Expr, ...]:
         return self.items
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         return f"Size([{', '.join(map(of, self.items))}])"
 
 
@@ -163,7 +163,7 @@ class SizeOf(Expr):
     def children(self) -> tuple[Expr, ...]:
         return (self.tensor,)
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         return f"size({of(self.tensor)}, {self.dim})"
 
 
@@ -176,7 +176,7 @@ class StrideOf(Expr):
     def children(self) -> tuple[Expr, ...]:
         return (self.tensor,)
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         return f"stride({of(self.tensor)}, {self.dim})"
 
 
@@ -190,7 +190,7 @@ class OffsetOf(Expr):
     def children(self) -> tuple[Expr, ...]:
         return (self.tensor,)
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         return f"offset({of(self.tensor)})"
 
 
@@ -203,7 +203,7 @@ class Attr(Expr):
     def children(self) -> tuple[Expr, ...]:
         return (self.owner,)
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         return f"{of(self.owner)}.{self.name}"
 
 
@@ -216,7 +216,7 @@ class Item(Expr):
     def children(self) -> tuple[Expr, ...]:
         return (self.container, self.key)
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         return f"{of(self.container)}[{of(self.key)}]"
 
 
@@ -233,7 +233,7 @@ class Call(Expr):
     def children(self) -> tuple[Expr, ...]:
         return (self.func, *self.args)
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         plain = len(self.args) - len(self.kwnames)
         texts = [of(arg) for arg in self.args[:plain]]
         texts += [f"{name}={of(arg)}" for name, arg in zip(self.kwnames, self.args[plain:])]
@@ -248,7 +248,7 @@ class Effect:
     def children(self) -> tuple[Expr, ...]:
         raise NotImplementedError
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -264,8 +264,9 @@ class Evaluate(Effect):
     def children(self) -> tuple[Expr, ...]:
         return (self.expr,)
 
-    def _text(self, of) -> str:
-        return of(self.expr)
+    def _text(self, of: Any) -> str:
+        found: str = of(self.expr)
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -277,7 +278,7 @@ class SetAttr(Effect):
     def children(self) -> tuple[Expr, ...]:
         return (self.value, self.owner)
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         return f"{of(self.owner)}.{self.name} = {of(self.value)}"
 
 
@@ -289,7 +290,7 @@ class DelAttr(Effect):
     def children(self) -> tuple[Expr, ...]:
         return (self.owner,)
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         return f"del {of(self.owner)}.{self.name}"
 
 
@@ -302,7 +303,7 @@ class SetItem(Effect):
     def children(self) -> tuple[Expr, ...]:
         return (self.value, self.container, self.key)
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         return f"{of(self.container)}[{of(self.key)}] = {of(self.value)}"
 
 
@@ -314,7 +315,7 @@ class DelItem(Effect):
     def children(self) -> tuple[Expr, ...]:
         return (self.container, self.key)
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         return f"del {of(self.container)}[{of(self.key)}]"
 
 
@@ -326,7 +327,7 @@ class SetGlobal(Effect):
     def children(self) -> tuple[Expr, ...]:
         return (self.value,)
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         return f"global {self.name} = {of(self.value)}"
 
 
@@ -340,7 +341,7 @@ class SetFree(Effect):
     def children(self) -> tuple[Expr, ...]:
         return (self.value,)
 
-    def _text(self, of) -> str:
+    def _text(self, of: Any) -> str:
         return f"nonlocal {self.name} = {of(self.value)}"
 
 
@@ -362,7 +363,7 @@ def walk(*roots: Expr | Effect) -> Iterator[Expr]:
     """Every expression under `roots`, each once, operands before what uses them."""
     seen: set[int] = set()
 
-    def visit(node):
+    def visit(node: Any) -> Any:
         if id(node) in seen:
             return
         seen.add(id(node))
@@ -382,8 +383,9 @@ class _Printer:
         self.recipe = recipe
         self.uses: dict[int, int] = {}
         self.names: dict[int, str] = {}
-        roots = (*recipe.graph_args, *recipe.effects, recipe.result)
-        for node in (*walk(*roots), *recipe.effects):
+        roots: list[Any] = [*recipe.graph_args, *recipe.effects, recipe.result]
+        nodes: list[Any] = [*walk(*roots), *recipe.effects]
+        for node in nodes:
             for child in node.children():
                 self.uses[id(child)] = self.uses.get(id(child), 0) + 1
         for root in (*recipe.graph_args, recipe.result):
@@ -401,7 +403,7 @@ class _Printer:
         yield from self._name_shared((self.recipe.result,))
         yield f"return {self._of(self.recipe.result)}"
 
-    def _name_shared(self, roots) -> Iterator[str]:
+    def _name_shared(self, roots: Any) -> Iterator[str]:
         for node in walk(*roots):
             shared = self.uses[id(node)] > 1 and not isinstance(node, self._ALWAYS_INLINE)
             if shared and id(node) not in self.names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from .guard import Guard
 from .kinds import GuardKind
@@ -25,7 +26,7 @@ class Specialization:
     recipe: ReturnRecipe
     launch_device: int | None  # device that was current at capture; None without launches
     launch_device_type: str | None
-    globals_: object  # ObjectKey of the function's globals
+    globals_: Any  # ObjectKey of the function's globals
 
     @property
     def saves_nothing(self) -> bool:

@@ -95,16 +95,17 @@ class MissInspector:
     A function at its limit looks at every call that is turned away, so looking costs little: what was expected is written
     once, and what is seen once a call, however many specializations ask for it."""
 
-    def __init__(self, specializations: list, checks: list, texts: list) -> None:
+    def __init__(self, specializations: list[Any], checks: list[Any], texts: list[Any]) -> None:
         self._specializations, self._checks, self._texts = specializations, checks, texts
-        self._questions: dict[tuple[int, int], tuple] = {}
-        self._slots: dict[tuple, tuple] = {}
+        self._questions: dict[tuple[int, int], tuple[Any, ...]] = {}
+        self._slots: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
-    def look(self, failed, call) -> tuple[tuple, ...]:
+    def look(self, failed: Any, call: Any) -> tuple[tuple[Any, ...], ...]:
         """The arguments of a FailedGuard for each specialization. `failed`: per specialization the number of its failed guard;
         `call`: (function, arguments), or None."""
         eyes = None if call is None else _Eyes(*call)
-        questions, found = self._questions, []
+        questions = self._questions
+        found: list[tuple[Any, ...]] = []
         for pair in enumerate(failed):
             question = questions.get(pair)
             if question is None:
@@ -131,7 +132,7 @@ class MissInspector:
         about = checks[number] if 0 <= number < len(checks) else None
         return isinstance(about, tuple) and about[:1] == (kind,)
 
-    def _question(self, index: int, number: int) -> tuple:
+    def _question(self, index: int, number: int) -> tuple[Any, ...]:
         """(specialization, text of the guard, what it is about, what it expects, what to look at)."""
         texts = self._texts[index] if index < len(self._texts) else ()
         if not 0 <= number < len(texts):
@@ -161,15 +162,15 @@ def _expected(guard: Guard) -> str:
 class _Eyes:
     """One missed call: values by source, read once."""
 
-    def __init__(self, function, arguments: tuple) -> None:
+    def __init__(self, function: Any, arguments: tuple[Any, ...]) -> None:
         self.function = function
         code = function.__code__
         self.locals = dict(zip(code.co_varnames, arguments, strict=False))
         self.free = dict(zip(code.co_freevars, function.__closure__ or (), strict=False))
-        self.values: dict = {}
+        self.values: dict[Any, Any] = {}
         self.seen: dict[int, str] = {}  # by the identity of a slot
 
-    def see(self, slot: tuple) -> str:
+    def see(self, slot: tuple[Any, ...]) -> str:
         """`slot`: how to look, and the source to look at."""
         view, source = slot
         try:
@@ -177,7 +178,7 @@ class _Eyes:
         except Exception as error:
             return _trouble(error)
 
-    def look(self, spec, about) -> tuple[str, str]:
+    def look(self, spec: Any, about: Any) -> tuple[str, str]:
         """(expected, seen) of anything. What is said about a miss must not become an error of the program's."""
         try:
             if isinstance(about, Guard):
@@ -187,14 +188,14 @@ class _Eyes:
             return "", _trouble(error)
 
     # -- values --------------------------------------------------------------------------------------------------------
-    def value(self, source: Source):
+    def value(self, source: Source) -> Any:
         """What stands at a source; MISSING, or UNREAD where the program's code would run."""
         key = source.key
         if key not in self.values:
             self.values[key] = self._read(source)
         return self.values[key]
 
-    def _read(self, source: Source):
+    def _read(self, source: Source) -> Any:
         if source.steps:
             base = self.value(Source(source.root, source.steps[:-1]))
             step, key = source.steps[-1]
@@ -208,7 +209,7 @@ class _Eyes:
             return self._local(source.root[1])
         return MISSING
 
-    def _local(self, name: str):
+    def _local(self, name: str) -> Any:
         if name in self.locals:
             return self.locals[name]
         try:
@@ -229,10 +230,13 @@ class _Eyes:
         value, facts = self.value(guard.source), guard.arg
         return self._keys(value, facts.keys) if _looks_like(value, facts) else (str(facts), show(value))
 
-    def _keys(self, value, expected: int) -> tuple[str, str]:
+    def _keys(self, value: Any, expected: int) -> tuple[str, str]:
         """Of a tensor that looks as it should: it is conjugate, negative, or was made in inference mode."""
         words = _rt.state_read()[1]
-        now, then = key_names(_rt.keys_apply(_rt.tensor_read(value)["keys"], words)), key_names(expected)
+        read = _rt.tensor_read(value)
+        if read is None:
+            return "", show(value)
+        now, then = key_names(_rt.keys_apply(read["keys"], words)), key_names(expected)
         texts = [", ".join(sorted(names)) or "none" for names in (then - now, now - then)]
         return f"dispatch keys {texts[0]}", f"dispatch keys {texts[1]}"
 
@@ -283,55 +287,56 @@ class _Eyes:
         numbers = _numbers_of(guard.arg.text, guard.arg.sources)
         return "", ", ".join(f"{text} = {show(self._number(*how))}" for text, how in numbers.items())
 
-    def _number(self, source: Source, field: str | None, index: int | None):
+    def _number(self, source: Source, field: str | None, index: int | None) -> Any:
         value = self.value(source)
         return value if field is None else _field(value, field, index)
 
     # -- what is not a guard ---------------------------------------------------------------------------------------------
-    def _of_state(self, spec) -> tuple[str, str]:
+    def _of_state(self, spec: Any) -> tuple[str, str]:
         found = differences(spec.state, _rt.state_read()[1])
         return (", ".join(f"{name} {then}" for name, then, _ in found),
                 ", ".join(f"{name} {now}" for name, _, now in found))  # fmt: skip
 
-    def _of_globals(self, spec) -> tuple[str, str]:
+    def _of_globals(self, spec: Any) -> tuple[str, str]:
         names = [space.get("__name__") for space in (spec.globals_.value, self.function.__globals__)]
-        return tuple(f"those of {show(name)}" for name in names)
+        expected, seen = (f"those of {show(name)}" for name in names)
+        return expected, seen
 
-    def _of_argument(self, spec, name: str) -> tuple[str, str]:
+    def _of_argument(self, spec: Any, name: str) -> tuple[str, str]:
         return "", show(self._local(name))
 
-    def _of_symbols(self, spec) -> tuple[str, str]:
+    def _of_symbols(self, spec: Any) -> tuple[str, str]:
         """An input that is not what the graph takes, or a number that 64 bits do not hold."""
         places = dict.fromkeys(spec.program.inputs[place[1]].expr for place in spec.program.symbols.values())
         seen = [f"{expr} = {show(self._evaluate(expr))}" for expr in places]
         return "numbers of 64 bits" if seen else "", ", ".join(seen)
 
-    def _of_device(self, spec) -> tuple[str, str]:
+    def _of_device(self, spec: Any) -> tuple[str, str]:
         device, _, kind = _rt.launch_env()
         return "", f"{_DEVICE_TYPES.get(kind, kind)} device {device}"
 
-    def _of_hooks(self, spec, hooks) -> tuple[str, str]:
+    def _of_hooks(self, spec: Any, hooks: Any) -> tuple[str, str]:
         return "", f"{list.__len__(hooks.value)} hook(s)"
 
-    def _of_pointer(self, spec, param) -> tuple[str, str]:
+    def _of_pointer(self, spec: Any, param: Any) -> tuple[str, str]:
         item = next(item for item in spec.program.inputs if item.name == param.value)
         address = _rt.data_ptr(self._evaluate(item.expr))
         return "", f"an address with remainder {address % 16}"
 
-    def _of_int(self, spec, expr) -> tuple[str, str]:
+    def _of_int(self, spec: Any, expr: Any) -> tuple[str, str]:
         symbols = [expr] if expr.is_Symbol else sorted(expr.free_symbols, key=str)
         return "", ", ".join(f"{symbol} = {show(self._symbol(spec, symbol))}" for symbol in symbols)
 
-    def _of_key(self, spec, keys: tuple) -> tuple[str, str]:
+    def _of_key(self, spec: Any, keys: tuple[Any, ...]) -> tuple[str, str]:
         symbols = dict.fromkeys(s for expr in keys for s in sorted(getattr(expr, "free_symbols", ()), key=str))
         return "", ", ".join(f"{symbol} = {show(self._symbol(spec, symbol))}" for symbol in symbols)
 
-    def _symbol(self, spec, symbol):
+    def _symbol(self, spec: Any, symbol: Any) -> Any:
         kind, index, *dim = spec.program.symbols[symbol]
         value = self._evaluate(spec.program.inputs[index].expr)
         return value if kind == "input" else _field(value, f"{kind}s", dim[0])
 
-    def _evaluate(self, expr):
+    def _evaluate(self, expr: Any) -> Any:
         """A recipe expression that reads an argument."""
         if isinstance(expr, r.Arg):
             return self._local(expr.name)
@@ -396,11 +401,11 @@ CHECKS: dict[CheckKind, Callable[..., tuple[str, str]]] = {
 # -- how values are seen -------------------------------------------------------------------------------------------------
 
 
-def _type(value) -> str:
+def _type(value: Any) -> str:
     return show(value if isinstance(value, Absent) else type(value))
 
 
-def _length(value) -> str:
+def _length(value: Any) -> str:
     for kind in (list, tuple, dict):
         if issubclass(type(value), kind):
             return f"length {kind.__len__(value)}"
@@ -413,43 +418,43 @@ _SEEN = {_View.WHOLE: show, _View.TYPE: _type, _View.LENGTH: _length}
 # -- one step of a source, without running the program's code ------------------------------------------------------------
 
 
-def _attr_step(base, step: StepKind, key):
+def _attr_step(base: Any, step: StepKind, key: Any) -> Any:
     return attribute(base, key)
 
 
-def _dict_step(base, step: StepKind, key):
+def _dict_step(base: Any, step: StepKind, key: Any) -> Any:
     space = _rt.dict_of(base)
     return MISSING if space is None else space
 
 
-def _item_step(base, step: StepKind, key):
+def _item_step(base: Any, step: StepKind, key: Any) -> Any:
     return _item(base, key)
 
 
-def _type_step(base, step: StepKind, key):
+def _type_step(base: Any, step: StepKind, key: Any) -> Any:
     return type(base)
 
 
-def _mro_step(base, step: StepKind, key):
+def _mro_step(base: Any, step: StepKind, key: Any) -> Any:
     return type.__dict__["__mro__"].__get__(base) if issubclass(type(base), type) else UNREAD
 
 
-def _function_step(base, step: StepKind, key):
+def _function_step(base: Any, step: StepKind, key: Any) -> Any:
     return getattr(base, f"__{step}__") if type(base) is types.FunctionType else MISSING
 
 
-def _place_step(base, step: StepKind, key):
+def _place_step(base: Any, step: StepKind, key: Any) -> Any:
     if not issubclass(type(base), dict):
         return UNREAD
     items = list(dict.items(base))
     return items[key][step == StepKind.DICT_VALUE_AT] if key < len(items) else MISSING
 
 
-def _call_step(base, step: StepKind, key):
+def _call_step(base: Any, step: StepKind, key: Any) -> Any:
     return base() if type(base) is weakref.ref else UNREAD
 
 
-def _unread(base, step: StepKind, key):
+def _unread(base: Any, step: StepKind, key: Any) -> Any:
     return UNREAD
 
 
@@ -475,7 +480,7 @@ STEPS: dict[StepKind, Callable[[Any, StepKind, Any], Any]] = {
 }
 
 
-def _item(base, key):
+def _item(base: Any, key: Any) -> Any:
     kind = type(base)
     if issubclass(kind, dict):
         return dict.get(base, key, MISSING) if type(key) in _PLAIN_KEYS else UNREAD
@@ -485,7 +490,7 @@ def _item(base, key):
     return UNREAD
 
 
-def _field(tensor, field: str, dim: int | None):
+def _field(tensor: Any, field: str, dim: int | None) -> Any:
     read = None if isinstance(tensor, Absent) else _rt.tensor_read(tensor)
     if read is None:
         return UNREAD
@@ -497,7 +502,7 @@ def _trouble(error: Exception) -> str:
     return f"<not to be read: {type(error).__name__}>"
 
 
-def _looks_like(value, facts) -> bool:
+def _looks_like(value: Any, facts: Any) -> bool:
     """All that is written of a tensor is as expected."""
     read = None if type(value) is not facts.type_ else _rt.tensor_read(value)
     if read is None or show_tensor(facts.type_, {**read, "sizes": (), "strides": ()}) != str(
@@ -508,7 +513,7 @@ def _looks_like(value, facts) -> bool:
     return all(len(a) == len(b) and all(n in (m, None) for m, n in zip(a, b, strict=True)) for a, b in pairs)
 
 
-def _two(expected, seen) -> tuple[str, str]:
+def _two(expected: Any, seen: Any) -> tuple[str, str]:
     """Texts of two values that are not the same, which say how they differ."""
     texts = show(expected), show(seen)
     if texts[0] != texts[1]:
@@ -522,18 +527,21 @@ def _two(expected, seen) -> tuple[str, str]:
 
 
 @functools.lru_cache(maxsize=256)
-def _numbers_of(text: str, sources: tuple) -> dict[str, tuple]:
+def _numbers_of(text: str, sources: tuple[Any, ...]) -> dict[str, tuple[Any, ...]]:
     """What a shape expression reads (`L['x'].size()[0]`, `L['n']`) -> source, field of a tensor, index."""
-    found: dict[str, tuple] = {}
+    found: dict[str, tuple[Any, ...]] = {}
     known = dict(sources)
 
     def source_of(node: ast.AST) -> Source | None:
         return known.get(ast.unparse(node)) or _local_source(node)
 
     def visit(node: ast.AST) -> None:
-        is_item = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
-        index, call = (node.slice.value, node.value) if is_item else (None, node)
-        source, field = source_of(node) if isinstance(node, (ast.Subscript, ast.Attribute, ast.Name)) else None, None
+        index: Any = None
+        call = node
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            index, call = node.slice.value, node.value
+        source = source_of(node) if isinstance(node, (ast.Subscript, ast.Attribute, ast.Name)) else None
+        field: str | None = None
         if source is None and isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
             source, field = source_of(call.func.value), _FIELDS.get(call.func.attr)
         if source is not None:
@@ -549,7 +557,7 @@ def _numbers_of(text: str, sources: tuple) -> dict[str, tuple]:
 def _local_source(node: ast.AST) -> Source | None:
     """`L['a'].b`, `L['a']` -> Source."""
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "L":
-        return Source((RootKind.LOCAL, node.slice.value), ())
+        return Source((RootKind.LOCAL, ast.literal_eval(node.slice)), ())
     if isinstance(node, ast.Attribute):
         base = _local_source(node.value)
         return base and base.then(StepKind.ATTR, node.attr)

@@ -9,6 +9,7 @@ import itertools
 import math
 import struct
 import types
+from typing import Any
 
 from .. import _rt
 
@@ -30,14 +31,16 @@ MISSING = Absent("<missing>")
 UNREAD = Absent("<computed by the program>")
 
 
-def show(value, depth: int = _DEPTH) -> str:
+def show(value: Any, depth: int = _DEPTH) -> str:
     """`value` in at most a few hundred characters."""
     kind = type(value)
     writer = _WRITERS.get(kind)
     if writer is not None:
-        return writer(value, depth)
+        found: str = writer(value, depth)
+        return found
     if kind is Absent:
-        return value.text
+        found = value.text
+        return found
     if kind in _torch_constants():
         return repr(value)
     line = _mro(kind)
@@ -56,7 +59,7 @@ def show(value, depth: int = _DEPTH) -> str:
     return f"<{_qualname(kind)} object>"
 
 
-def show_tensor(kind: type, read: dict | None) -> str:
+def show_tensor(kind: type, read: dict[Any, Any] | None) -> str:
     """`read`: what `_rt.tensor_read` gave for it; as a guard's TensorFacts are written."""
     if read is None:
         return f"{_qualname(kind)} without plain sizes and strides"
@@ -69,7 +72,7 @@ def show_tensor(kind: type, read: dict | None) -> str:
     return f"{_qualname(kind)}({dtype}, {device}, size=({sizes}), stride=({strides}){grad})"
 
 
-def attribute(value, name: str):
+def attribute(value: Any, name: str) -> Any:
     """The attribute where it can be had without running the program's code: MISSING or UNREAD elsewhere."""
     kind = type(value)
     line = _mro(kind)
@@ -104,7 +107,7 @@ def key_names(keys: int) -> frozenset[str]:
     return frozenset(name for name, key in _dispatch_keys() if found.has(key))
 
 
-def _in_classes(line: tuple, name: str):
+def _in_classes(line: tuple[Any, ...], name: str) -> Any:
     for base in line:
         space = _space(base)
         if name in space:
@@ -133,21 +136,21 @@ def _text(value: str | bytes, depth: int) -> str:
     return repr(value[:_CHARACTERS]) + more
 
 
-def _items(values, form: str, depth: int) -> str:
+def _items(values: Any, form: str, depth: int) -> str:
     texts = [show(value, depth - 1) for value in itertools.islice(values, _MEMBERS)]
     more = [f"... ({len(values)} in all)"] if len(values) > _MEMBERS else []
     comma = "," if len(values) == 1 and type(values) is tuple else ""
     return form.format(", ".join(texts + more) + comma)
 
 
-def _container(form: str):
-    def write(value, depth: int) -> str:
+def _container(form: str) -> Any:
+    def write(value: Any, depth: int) -> str:
         return _items(value, form, depth) if depth > 0 else f"<{_qualname(type(value))} of {len(value)}>"
 
     return write
 
 
-def _dict(value: dict, depth: int) -> str:
+def _dict(value: dict[Any, Any], depth: int) -> str:
     if depth <= 0:
         return f"<dict of {len(value)}>"
     pairs = [f"{show(k, 0)}: {show(v, depth - 1)}" for k, v in itertools.islice(value.items(), _MEMBERS)]
@@ -183,14 +186,14 @@ _WRITERS = {
 
 
 @functools.cache
-def _torch_constants() -> frozenset:
+def _torch_constants() -> frozenset[Any]:
     import torch
 
     return frozenset((torch.dtype, torch.device, torch.layout, torch.memory_format))
 
 
 @functools.cache
-def _plain_tensors() -> tuple:
+def _plain_tensors() -> tuple[Any, ...]:
     import torch
 
     return torch.Tensor, torch.nn.Parameter
@@ -203,12 +206,12 @@ def _size_class() -> type:
     return torch.Size
 
 
-def _is_tensor_class(line: tuple) -> bool:
+def _is_tensor_class(line: tuple[Any, ...]) -> bool:
     return _plain_tensors()[0] in line
 
 
 @functools.cache
-def names_of_numbers() -> tuple[dict, dict]:
+def names_of_numbers() -> tuple[dict[Any, Any], dict[Any, Any]]:
     """Of device types and dtypes, as the C ABI numbers them."""
     import torch
 
@@ -218,11 +221,12 @@ def names_of_numbers() -> tuple[dict, dict]:
         if read is not None:
             numbers[read["dtype"]] = str(dtype)
     meta = _rt.tensor_read(torch.empty(0, device="meta"))
-    return {0: "cpu", 1: "cuda", meta["device_type"]: "meta"}, numbers
+    assert meta is not None, "a plain tensor"
+    return {_rt.DEVICE_CPU: "cpu", _rt.DEVICE_CUDA: "cuda", meta["device_type"]: "meta"}, numbers
 
 
 @functools.cache
-def _dispatch_keys() -> tuple:
+def _dispatch_keys() -> tuple[Any, ...]:
     import torch
 
     keys = torch._C.DispatchKey.__members__.items()

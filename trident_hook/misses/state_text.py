@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from .. import _rt
 from .safe_text import key_names, names_of_numbers
@@ -12,7 +13,7 @@ _AUTOCAST_KEYS = ("AutocastCPU", "AutocastCUDA")
 
 
 @functools.lru_cache(maxsize=64)
-def differences(expected: tuple, seen: tuple) -> list[tuple[str, str, str]]:
+def differences(expected: tuple[Any, ...], seen: tuple[Any, ...]) -> list[tuple[str, str, str]]:
     """(what, expected, seen) of each part in which two states differ."""
     now, then = dict(_parts(seen)), dict(_parts(expected))
     found = [(name, then[name], now[name]) for name in then if then[name] != now[name]]
@@ -20,11 +21,11 @@ def differences(expected: tuple, seen: tuple) -> list[tuple[str, str, str]]:
         keys = [key_names(words[word]).difference(_AUTOCAST_KEYS) for words in (expected, seen)]
         if keys[0] != keys[1]:
             texts = [", ".join(sorted(mine - other)) or "none" for mine, other in (keys, reversed(keys))]
-            found.append((f"{name} dispatch keys", *(f"{text} more" for text in texts)))
+            found.append((f"{name} dispatch keys", f"{texts[0]} more", f"{texts[1]} more"))
     return found
 
 
-def _parts(words: tuple):
+def _parts(words: tuple[Any, ...]) -> Any:
     at = 0
     for name, bits in _rt.STATE_FLAGS:  # word 2, from its lowest bit on
         value = words[2] >> at & (1 << bits) - 1
@@ -42,9 +43,11 @@ def _parts(words: tuple):
     yield "number of threads", str(words[3] >> 32)
 
 
-def _byte(words: tuple, number: int) -> int:
-    return words[4 + number // 8] >> 8 * (number % 8) & 0xFF
+def _byte(words: tuple[Any, ...], number: int) -> int:
+    found: int = words[4 + number // 8] >> 8 * (number % 8) & 0xFF
+    return found
 
 
 def _dtype(number: int) -> str:
-    return names_of_numbers()[1].get(number, f"dtype {number}")
+    found: str = names_of_numbers()[1].get(number, f"dtype {number}")
+    return found

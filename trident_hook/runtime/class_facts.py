@@ -29,7 +29,7 @@ class ClassFacts:
 
     def __init__(self, kind: type, names: frozenset[str] | None = None) -> None:
         self.bases, self.meta = kind.__mro__, type(kind)
-        line = (*kind.__mro__, *self.meta.__mro__)
+        line = _line_of(kind)
         self.names = None if names is None else names.union(*(vars(base) for base in line if not _is_users(base)))
         self.spaces = [(base, self._space(base, _is_users(base))) for base in line if not _is_immutable(base)]
 
@@ -69,7 +69,7 @@ class ClassFacts:
 
 def facts_of(kind: type, names: frozenset[str] | None = None) -> ClassFacts | None:
     """None for classes that cannot change."""
-    if all(map(_is_immutable, (*kind.__mro__, *type(kind).__mro__))):
+    if all(map(_is_immutable, _line_of(kind))):
         return None
     facts = ClassFacts(kind, names)
     known = _known.setdefault(kind, [])
@@ -78,6 +78,12 @@ def facts_of(kind: type, names: frozenset[str] | None = None) -> ClassFacts | No
             return other
     known[:] = [*(other for other in known if other(kind)), facts]
     return facts
+
+
+def _line_of(kind: type) -> tuple[type, ...]:
+    """Where attributes of a class are looked up: its bases, and those of its metaclass."""
+    meta: type = type(kind)
+    return kind.__mro__ + meta.__mro__
 
 
 def _is_immutable(kind: type) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 _simulated_devices = 0
 _held: tuple[Any, ...] = ()  # the C functions must live as long as native code may call them
@@ -24,7 +24,9 @@ def set_simulated(
         return
     if current_stream is None or current_device is None:
         raise ValueError("A simulated driver needs the functions that tell the current device and its current stream.")
-    addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in (current_device, current_stream)]
+    addresses = [
+        ctypes.cast(cast(Any, function), ctypes.c_void_p).value or 0 for function in (current_device, current_stream)
+    ]
     _held = (current_device, current_stream)
     _rt.set_simulated(*addresses)
     _simulated_devices = n_devices

@@ -25,6 +25,7 @@ def specialize(fn, calls: list[tuple], limit: float = 600.0):
             served = trident_hook.jit(fn)
             served(*calls[0])
             record = api.find_record(served)
+            assert record is not None, "jit() has made one"
             with record.locks.state:
                 for args in calls[1:]:
                     forget(record.code)

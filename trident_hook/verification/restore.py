@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -57,12 +58,17 @@ def _storage(node: Node) -> list[Callable[[], Any]]:
     return [lambda: kept.storage.copy_(kept.content)]
 
 
+def _refill(value: collections.deque, items) -> None:
+    value.clear()
+    value.extend(items)
+
+
 def _sequence(node: Node) -> list[Callable[[], Any]]:
     value, (items, attributes) = node.value, node.kept
     if isinstance(value, tuple) or _are_same(list(value), items):
         return _attributes(value, attributes)
     if isinstance(value, collections.deque):
-        return [lambda: (value.clear(), value.extend(items)), *_attributes(value, attributes)]
+        return [functools.partial(_refill, value, items), *_attributes(value, attributes)]
     return [lambda: list.__setitem__(value, slice(None), items), *_attributes(value, attributes)]
 
 
@@ -92,10 +98,10 @@ def _function(node: Node) -> list[Callable[[], Any]]:
     todo: list[Callable[[], Any]] = []
     for name, kept in (("__defaults__", defaults), ("__kwdefaults__", kwdefaults), ("__code__", code)):
         if getattr(value, name) is not kept:
-            todo.append(lambda name=name, kept=kept: setattr(value, name, kept))
+            todo.append(functools.partial(setattr, value, name, kept))
     for names, name, kept in places:
         if names.get(name, MISSING) is not kept:
-            todo.append(lambda names=names, name=name, kept=kept: _put(names, name, kept))
+            todo.append(functools.partial(_put, names, name, kept))
     return todo + _attributes(value, attributes)
 
 

@@ -258,7 +258,7 @@ def _instance(value: Any) -> Node:
 
 def _base_value(value: Any) -> Any:
     base = next(base for base in (bool, int, float, complex, str, bytes) if isinstance(value, base))
-    return base.__new__(base, value) if base is not complex else complex(value.real, value.imag)
+    return base.__new__(base, value) if base is not complex else complex(value.real, value.imag)  # type: ignore[type-var] # the base is the value's own
 
 
 def _attributes(value: Any) -> dict | None:

@@ -11,6 +11,7 @@ import functools
 import math
 import operator
 import types
+from typing import Any
 
 import torch
 
@@ -20,7 +21,7 @@ from ...dynamo.kept_nodes import checked_item
 from ...errors import Unsupported
 
 #: `x.data`: recorded as what takes its place, see `run_data`.
-READS_DATA = torch._C._autograd._get_data_attr
+READS_DATA = torch._C._autograd._get_data_attr  # type: ignore[attr-defined] # not in PyTorch's stubs
 #: Modes: the normalised graph has a node with the same function, which the program carries out.
 MODES = (
     torch._C._set_grad_enabled,
@@ -147,8 +148,8 @@ def _is_generated(target) -> bool:
     """Whether it is one of the functions that PyTorch generates from its operators' schemas."""
     if not isinstance(target, types.BuiltinMethodType):
         return False
-    homes = (torch._C._VariableFunctions, torch._C._nn, torch._C._linalg, torch._C._fft, torch._C._special,
-             torch._C._sparse, torch._C._nested)  # fmt: skip
+    c: Any = torch._C  # PyTorch's stubs leave most of these modules out
+    homes = (c._VariableFunctions, c._nn, c._linalg, c._fft, c._special, c._sparse, c._nested)
     return any(getattr(home, target.__name__, None) == target for home in homes)
 
 

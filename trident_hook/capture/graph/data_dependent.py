@@ -8,6 +8,8 @@ effect. Later, such programs are refused."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.utils._pytree import SequenceKey, tree_leaves
 
@@ -84,7 +86,7 @@ class Numbers:
                 flat = all(isinstance(v, torch.Tensor) for v in value)
             else:
                 flat = isinstance(value, torch.Tensor)
-            tensor = leaves[index] if flat else None
+            tensor: Any = leaves[index] if flat else None
             if flat and len(path) == 2 and path[0] == SIZE and isinstance(path[1], SequenceKey):
                 self._need_unreplaced(tensor.size(path[1].idx), symbol)
                 return Bound(symbol, "size", index, path[1].idx)

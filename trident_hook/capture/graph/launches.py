@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 from ...dynamo import launch_result
 from ...dynamo.launch_result import LaunchResult
@@ -24,7 +25,7 @@ class LaunchSite:
 
     `arguments` maps parameter and option names to a graph node or a constant, `grids` has one triple per config."""
 
-    kernel: object
+    kernel: Any
     arguments: dict
     grids: list
     result: LaunchResult | None = None
@@ -33,8 +34,8 @@ class LaunchSite:
 
 @dataclass
 class LaunchRecord:
-    compiled: object  # triton CompiledKernel
-    config: object | None  # the Config that an Autotuner chose
+    compiled: Any  # triton CompiledKernel
+    config: Any  # the Config that an Autotuner chose
     device: int
 
 
@@ -202,7 +203,9 @@ def launch_op(site: LaunchSite, expr_of, sample_of) -> Launch:
     if record.config is not None:
         arguments |= record.config.all_kwargs()
     kernel = _kernel(compiled)
-    params, equal, unequal = [], [], []
+    params: list[Param] = []
+    equal: list[tuple] = []
+    unequal: list[tuple] = []
     metas = iter(compiled.metadata.tensordesc_meta or ())
     names = list(compiled.src.signature)
     for index, name in enumerate(names):
@@ -351,7 +354,8 @@ def _chosen_grid(site: LaunchSite, record: LaunchRecord) -> tuple:
 
 def _fallback_names(site: LaunchSite) -> tuple[list, list]:
     """Graph nodes that the Python launcher needs: tensors, then ints, each once."""
-    tensors, ints = {}, {}
+    tensors: dict = {}
+    ints: dict = {}
     arguments = [v.tensor if isinstance(v, Descriptor) else v for v in site.arguments.values()]
     for value in [*arguments, *(dim for grid in site.grids for dim in grid)]:
         if hasattr(value, "op"):
@@ -390,8 +394,10 @@ def _kernel(compiled) -> Kernel:
         num_ctas=metadata.num_ctas,
         pdl=bool(metadata.launch_pdl),
         cooperative=bool(metadata.launch_cooperative_grid),
-        scratch=tuple(
-            (getattr(metadata, f"{kind}_scratch_size", 0) or 0, getattr(metadata, f"{kind}_scratch_align", 1) or 1)
-            for kind in ("global", "profile")
-        ),
+        scratch=(_scratch(metadata, "global"), _scratch(metadata, "profile")),
     )
+
+
+def _scratch(metadata, kind: str) -> tuple[int, int]:
+    """Bytes that each program wants of a kind of scratch memory, and their alignment."""
+    return getattr(metadata, f"{kind}_scratch_size", 0) or 0, getattr(metadata, f"{kind}_scratch_align", 1) or 1

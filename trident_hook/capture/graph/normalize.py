@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from typing import Any
 
 from ...errors import Unsupported
 from ..autograd import refuse_applied
@@ -26,7 +27,7 @@ def normalize(graph_module, example_inputs: list):
     refuse_stale_numbers(graph_module)
     _refuse_returned_containers(graph_module)
     context = torch._guards.TracingContext.get()
-    fake_mode = context.fake_mode
+    fake_mode: Any = context.fake_mode
 
     def fake(value):
         if not isinstance(value, torch.Tensor):

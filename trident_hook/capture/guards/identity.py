@@ -155,7 +155,7 @@ def _by_type(seen: list[Seen]) -> list[list[Seen]]:
     """Objects that may be one: of one exact type. Where a type is not known, of any."""
     if any(s.kind is None for s in seen):
         return [seen]
-    kinds: dict[type, list[Seen]] = defaultdict(list)
+    kinds: dict[type | None, list[Seen]] = defaultdict(list)
     for one in seen:
         kinds[one.kind].append(one)
     return list(kinds.values())

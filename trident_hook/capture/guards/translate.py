@@ -9,6 +9,7 @@ import enum
 import itertools
 import re
 import types
+from typing import Any
 
 from ...dynamo.generated_names import item_of_tuple_iterator
 from ...dynamo.patches.guard_recording import GuardLog, Node
@@ -47,7 +48,7 @@ _KEYED_ACCESSORS = {
     "get_key": (StepKind.DICT_KEY_AT, "index"),
     "get_value": (StepKind.DICT_VALUE_AT, "index"),
 }
-_ITEMS = {tuple: StepKind.TUPLE_ITEM, list: StepKind.LIST_ITEM, dict: StepKind.DICT_ITEM}
+_ITEMS: dict[Any, StepKind] = {tuple: StepKind.TUPLE_ITEM, list: StepKind.LIST_ITEM, dict: StepKind.DICT_ITEM}
 _CONSTANTS = {
     "none_match": GuardKind.NONE,
     "not_none": GuardKind.NOT_NONE,
@@ -81,7 +82,13 @@ class GuardTranslator:
         parents = {id(node.parent) for node in nodes}
         for node in nodes:
             source = self._source_of(node)
-            if not node.leaves and id(node) not in parents and "example_value" in node.kwargs and node.parent.parent:
+            if (
+                not node.leaves
+                and id(node) not in parents
+                and "example_value" in node.kwargs
+                and node.parent
+                and node.parent.parent
+            ):
                 # Reading it is the guard (HASATTR); its type is more than Dynamo asks for.
                 guards.append(Guard(GuardKind.TYPE, source, ObjectKey(type(node.kwargs["example_value"])), "is there"))
             for kind, args in node.leaves:
@@ -221,7 +228,7 @@ class GuardTranslator:
 
     def _epilogue(self, args: tuple, nodes: list[Node]) -> list[Guard]:
         """Shape guards and duplicate-input guards: texts of Python expressions over L[...] and G[...]."""
-        sources = {}
+        sources: dict[str, Source] = {}
         for node in nodes:
             if node.parent is not None:
                 source = self._source_of(node)
@@ -297,7 +304,7 @@ def _check_scalar_subclass(type_: type, source: Source) -> None:
         raise Unsupported("scalar-subclass", f"{source} is a {type_.__name__}")
 
 
-def _overrides_operators(type_: type) -> bool:
+def _overrides_operators(type_: Any) -> bool:
     """Dynamo does not follow __torch_function__ of subclasses everywhere (torch.as_strided loses the class)."""
     import torch
 
@@ -306,7 +313,7 @@ def _overrides_operators(type_: type) -> bool:
 
 def _key_at(node: Node, index: int) -> str | None:
     """The key at a place of a dict, where it is a string."""
-    example = node.kwargs.get("example_value")
+    example: Any = node.kwargs.get("example_value")
     keys = list(example) if type(example) in (dict, collections.OrderedDict) else []
     return keys[index] if index < len(keys) and type(keys[index]) is str else None
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import sys
 import types
+from typing import Any
 
 from .. import remembered_calls
 from ..refusal import forbid
@@ -73,7 +74,7 @@ def _guard_process_group() -> None:
 
     from ..names import AttrSource, GuardBuilder, ImportSource, install_guard
 
-    source = ImportSource("torch")
+    source: Any = ImportSource("torch")
     for name in ("distributed", "distributed_c10d", "_world", "_default_pg"):
         source = AttrSource(source, name)
     builder = GuardBuilder.NONE_MATCH if distributed_c10d._world._default_pg is None else GuardBuilder.ID_MATCH

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import threading
 from dataclasses import dataclass, field
+from typing import Any
 
 from ... import _rt
 from . import trials
@@ -23,7 +24,7 @@ _active = threading.local()
 class Node:
     """A guard manager: how it is reached from its parent, and the leaf guards on its value."""
 
-    manager: object
+    manager: Any
     parent: Node | None = None
     accessor: str = "root"  # method name without `_manager`
     args: tuple = ()

@@ -141,7 +141,8 @@ def _asked_attribute(source, name: str):
     from ..names import AttrSource, GuardBuilder
 
     if "attr" in inspect.signature(GuardBuilder.HASATTR).parameters:
-        return source.make_guard(functools.partial(GuardBuilder.HASATTR, attr=name))
+        asked = functools.partial(GuardBuilder.HASATTR, attr=name)
+        return source.make_guard(asked)
     return AttrSource(source, name).make_guard(GuardBuilder.HASATTR)
 
 

@@ -43,7 +43,7 @@ def branches(changes) -> None:
 
 def _is_asked_by_a_jump() -> bool:
     """Whether Dynamo's handler of a conditional jump is what called what Dynamo's method was put in front of."""
-    frame = sys._getframe(2)
+    frame: types.FrameType | None = sys._getframe(2)
     for _ in range(3):
         if frame is None:
             return False

@@ -166,7 +166,7 @@ class LaunchResultVariable(VariableTracker):
     def reconstruct(self, codegen) -> None:
         if self.result is None:
             refuse("what a launcher returned is used")
-        self.result.used = True
+        self.result.used = True  # type: ignore[union-attr] # refuse() raises
         name = codegen.tx.output.install_global_by_id("__trident_hook_launch", self.result)
         codegen.append_output(codegen.create_load_global(name, add=True))
         codegen.extend_output(codegen.create_load_attrs("latest"))

@@ -20,7 +20,9 @@ class TunedKernel(Autotuner):
         self.perf_model = self.early_config_prune = self.best_config = None
         self.configs_top_k = 1.0
         self.user_defined_pre_hook = self.user_defined_post_hook = self.use_cuda_graph = False
-        self.reset_to_zero, self.restore_value, self.cache = [], [], {}
+        self.reset_to_zero: list = []
+        self.restore_value: list = []
+        self.cache: dict = {}
 
     def run(self, *args, **kwargs):
         compiled = self.tuner.run(*args, **kwargs)
