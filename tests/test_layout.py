@@ -454,6 +454,19 @@ def test_c_imports_no_module_of_ours_by_name():
         assert not re.search(r'Import\w*\(\s*"trident_hook', without_comments(path.read_text())), name_of(path)
 
 
+STUBS = {"_core": "ext/modules/core.c", "_rt": "ext/modules/rt.cpp"}
+
+
+@pytest.mark.parametrize("module", STUBS)
+def test_a_stub_has_the_functions_of_its_extension_module(module):
+    """That the modules, once built, have no other names is asked in rt/test_stubs.py."""
+    table = (ROOT / STUBS[module]).read_text().split("PyMethodDef methods[] = {", 1)[1].split("};", 1)[0]
+    stub = ast.parse((ROOT / "trident_hook" / f"{module}.pyi").read_text())
+    assert {n.name for n in stub.body if isinstance(n, ast.FunctionDef)} == set(
+        re.findall(r'^ *\{"(\w+)"', table, re.MULTILINE)
+    )
+
+
 # -- versions ----------------------------------------------------------------------------------------------------------
 
 

@@ -103,7 +103,7 @@ def _read(variable, *default):
 def _reset(variable, pending, tx, token) -> None:
     entry = pending[-1] if pending else None
     if entry is None or entry.variable is not variable or getattr(token, "value", None) is not entry.token:
-        forbid("folded", f"context variable {variable.name} is reset in another order than it was set")
+        return forbid("folded", f"context variable {variable.name} is reset in another order than it was set")
     if not _raising_resets_too(tx, entry):
         forbid("folded", f"context variable {variable.name} would stay set where something raises")
     pending.pop()
