@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 BUILD_MODES = ("background", "sync")
 LOG_CHANNELS = ("hook", "capture", "guards", "codegen", "build", "launch")
@@ -27,7 +28,7 @@ class Variable:
     read: Callable[[str], object]
     expected: str
 
-    def value(self, environment: Mapping[str, str]) -> object:
+    def value(self, environment: Mapping[str, str]) -> Any:
         """The default where the variable is unset, empty or means nothing."""
         text = environment.get(self.name, "").strip()
         value = self.read(text) if text else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -62,14 +62,14 @@ class Memory:
     def _check_made(addresses: Any, size: int, what: str) -> None:
         """A pointer that was made of an integer may go to any tensor's memory. An access that is partly there and
         partly nowhere runs out of it; one that is in memory that nobody knows is let go."""
-        left, known = addresses.reshape(-1), []
+        left, known = addresses.reshape(-1), list[Range]()
         while left.size:
             lowest = int(left.min())
             where = noted(lowest) or (range_of(lowest) if known else None)
             if where is None and not known:
                 return
             if where is None or lowest + size > where[1]:
-                raise OutOfBoundsError(_sentence(what, [], known[-1:] or [where], lowest, size))
+                raise OutOfBoundsError(_sentence(what, [], known[-1:] or [cast(Range, where)], lowest, size))
             known.append(where)
             left = left[left > np.uint64(where[1] - size)]
 
