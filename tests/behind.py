@@ -7,7 +7,5 @@ from __future__ import annotations
 BEHIND = {
     "test_background.py::test_a_compiler_that_cannot_say_its_version": "the compiler's version is remembered in another way",
     "test_background.py::test_the_module_of_a_call_under_way_is_replaced": "its pause is an operator in Python, now refused",
-    "test_dynamic_shapes.py::test_size_arithmetic": "captured value by value where symbols served before; the cause is not known yet",
-    "test_dynamic_shapes.py::test_a_refusal_that_is_not_about_sizes_stays_one": "has no specialization to look at; the cause is not known yet",
     "test_contexts.py::test_the_first_backward_fails": "a miss where a hit was expected; the code for calls that raise is suspected, not shown",
 }

@@ -128,10 +128,6 @@ def test_effects_on_tensors(hook):
     assert "launch add" in str(spec)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="captured once for each value where a symbol served before; the cause is not known yet",
-)
 def test_sizes_are_symbols():
     pair = Pair(launching(adding(config(writes_a_part))))
     for n in (96, 33, 47):
@@ -199,10 +195,6 @@ def test_before_the_module_is_in_place():
         pair.call(n)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="captured once for each value where a symbol served before; the cause is not known yet",
-)
 def test_a_launch_that_triton_makes_inside_a_hit():
     """An intermediate result is aligned in another way than the recorded one; what the hook does is done already."""
     kernel = adding(config(counts_up), config(counts_up, block=64, cost=1000), key=["n"])

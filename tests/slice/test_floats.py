@@ -130,10 +130,6 @@ def shifted_copy(x, a, k):
     return y
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="captured once for each value where a symbol served before; the cause is not known yet",
-)
 def test_a_launch_by_triton_inside_a_hit_gets_the_float(served):
     """Where the binary is for another alignment, Triton's launcher is called with the same numbers."""
     fn = served(shifted_copy)

@@ -22,8 +22,10 @@ _WRITES_SILENTLY = ("norm", "rnn", "lstm", "gru")
 
 def check(traced, inputs: list) -> None:
     """Refuses a capture of which an operator's real result is not as it was traced."""
+    # Of a symbol, what it is at this call: an operator that is given the symbol itself would fix it for good.
+    values = [value if isinstance(value, torch.Tensor) else _like(value) for value in inputs]
     with torch.no_grad(), noted():
-        _Rehearsal(traced, garbage_collect_values=True).run(*inputs)
+        _Rehearsal(traced, garbage_collect_values=True).run(*values)
 
 
 class _Rehearsal(torch.fx.Interpreter):
