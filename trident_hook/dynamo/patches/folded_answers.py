@@ -161,6 +161,51 @@ def names(changes) -> None:
     changes.in_front(BuiltinVariable, "call_getattr", call_getattr)
 
 
+@patch("texts of objects", gone_when="Dynamo traces __str__ and __repr__, and guards names", trials=trials.texts)
+def texts(changes) -> None:
+    """`str()` and `repr()` of functions and classes have names in them, and often an address; those of an object whose class leaves them
+    to `object` are made once, by the program's own `__repr__` if it has one."""
+    from ..names import (
+        BuiltinVariable,
+        ConstDictVariable,
+        UserDefinedClassVariable,
+        UserDefinedObjectVariable,
+        UserFunctionVariable,
+    )
+
+    def refuse(variable, methods) -> None:
+        variable = variable.realize() if hasattr(variable, "realize") else variable
+        if isinstance(variable, (UserFunctionVariable, UserDefinedClassVariable)):
+            forbid("folded", "the text of a function or class")
+        if isinstance(variable, ConstDictVariable) and not variable.is_python_constant():
+            forbid("folded", "the text of a dict or set")
+        kind = type(variable.value) if isinstance(variable, UserDefinedObjectVariable) else None
+        if kind is not None and any(getattr(kind, name) is getattr(object, name) for name in methods):
+            forbid("folded", f"the text of a {kind.__name__}, which `object` makes")
+
+    def call_function(self, tx, args, kwargs):
+        for value in (*args, *kwargs.values()) if _is_text(self.fn) else ():
+            refuse(value, _TEXTS[self.fn])
+
+    changes.in_front(BuiltinVariable, "call_str", lambda self, tx, arg: refuse(arg, ("__str__",)))
+    changes.in_front(BuiltinVariable, "call_repr", lambda self, tx, arg: refuse(arg, ("__repr__",)))
+    changes.in_front(BuiltinVariable, "call_function", call_function)
+
+
+def _is_text(function) -> bool:
+    return any(function is each for each in _TEXTS)
+
+
+#: What makes texts -> the methods that it may ask.
+_TEXTS = {
+    str: ("__str__",),
+    format: ("__str__",),
+    repr: ("__repr__",),
+    ascii: ("__repr__",),
+    str.format: ("__str__", "__repr__"),
+}
+
+
 @patch(
     "functools.lru_cache",
     gone_when="Dynamo asks the cache, and guards the answer",
@@ -255,4 +300,4 @@ def _message_of(asked) -> str:
     return ""
 
 
-PATCHES = (tensors, process, classes, names, remembered, recorded_streams)
+PATCHES = (tensors, process, classes, names, texts, remembered, recorded_streams)

@@ -206,3 +206,22 @@ def dead_reads() -> Iterator[Trial]:
             return None
 
     yield Trial(reads, (_tensor(), torch.tensor([99])), call=tries, holds=lambda captured: captured.answer is None)
+
+
+def texts() -> Iterator[Trial]:
+    class Thing:
+        def __repr__(self):
+            return "thing"
+
+    def made():
+        pass
+
+    def names(x, value):
+        return x + 1 if str(value) == "" else x * 2
+
+    def formats(x, value):
+        return x + 1 if f"{value}" == "" else x * 2
+
+    yield Trial(names, (_tensor(), Thing()), refused=True)
+    yield Trial(names, (_tensor(), made), refused=True)
+    yield Trial(formats, (_tensor(), Thing()), refused=True)
