@@ -114,3 +114,26 @@ def test_a_member_that_leaves_the_registry_is_a_miss():
     REGISTERED.add(Output)
     REGISTERED.add(Model)
     assert torch.equal(served(x), x * 2)
+
+
+class Base:
+    limit = 3
+
+    def grows(self, x):
+        return x + self.limit
+
+
+class One(Base):
+    pass
+
+
+def test_two_ways_to_the_namespace_of_one_class_are_no_two_objects():
+    def calls(x, items):
+        for item in items:
+            x = item.grows(x) * len(type(item).__mro__)
+        return x + super(One, items[0]).limit + super(One, items[1]).limit
+
+    served, x, items = trident_hook.jit(calls), torch.arange(4.0), [One(), One()]
+    for _ in range(3):
+        assert torch.equal(served(x, items), calls(x, items))
+    assert trident_hook.counts(served)["hits"] == 2
