@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from .. import _rt
-
 WAIT_S = 5.0  # the longest that a signal waits
 
 
@@ -90,6 +88,8 @@ class _Waiting:
 
 def _exchange(number: int, handler: Callable) -> None:
     """Another function for Python to call, and nothing else."""
+    from .. import _rt  # not at the head: the build process, which has no PyTorch, reads this file
+
     action = _rt.signal_action(number)
     signal.signal(number, handler)
     _rt.signal_action_set(number, action)
