@@ -273,7 +273,7 @@ class HostWriter:
             else:
                 self.out(f"rt.release(outs[{index}])")
         if op.binds:
-            self._bind_late(op, *numbers)
+            self._bind_late(op, *results)
 
     def _number_results(self, op: OpCall) -> tuple[str, str]:
         """Where results go that are no tensors."""
