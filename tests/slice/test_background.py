@@ -12,7 +12,7 @@ from support.routes import counted, routed, same, twin, warm
 
 import trident_hook
 from trident_hook._scm import compiler, worker
-from trident_hook.testing import simdriver
+from trident_hook.testing import interpret, simdriver
 
 X = torch.arange(32, dtype=torch.float32)
 
@@ -137,45 +137,32 @@ def test_swapped_in_while_threads_call(through):
     routed(fn, half, 3, via="scm")
 
 
-_inside: list = []
+def test_the_module_of_a_call_under_way_is_replaced(through, monkeypatch):
+    run, inside = interpret.run, []
 
+    def pause_and_run(*args):
+        while inside:
+            inside.pop()()
+        return run(*args)
 
-@torch.library.custom_op("trident_tests::build_meanwhile", mutates_args=())
-def build_meanwhile(x: torch.Tensor) -> torch.Tensor:
-    while _inside:
-        _inside.pop()()
-    return x.clone()
-
-
-@build_meanwhile.register_fake
-def _(x):
-    return torch.empty_like(x)
-
-
-def pausing(x):
-    y = torch.empty_like(x)
-    programs.shift_kernel[(1,)](x, y, 3, x.numel(), BLOCK=64)
-    return torch.ops.trident_tests.build_meanwhile(y) + 1
-
-
-def test_the_module_of_a_call_under_way_is_replaced(through):
-    fn = through(pausing)
-    fn(X)
+    monkeypatch.setattr(interpret, "run", pause_and_run)
+    fn = through(programs.shift)
+    fn(X, 3)
     assert trident_hook.settle(120)
 
     def another():
-        thread = threading.Thread(target=fn, args=(X.half(),))
+        thread = threading.Thread(target=fn, args=(X.half(), 3))
         thread.start()
         thread.join(120)
         assert trident_hook.settle(120)
         assert trident_hook.explain(fn).builds == 2
 
-    _inside.append(another)
+    inside.append(another)
     with counted(fn) as added:
-        assert torch.equal(fn(X), X + 4)
+        assert torch.equal(fn(X, 3), X + 3)
     assert (added["hits"], added["errors"]) == (1, 0)
-    routed(fn, X, via="scm")
-    routed(fn, X.half(), via="scm")
+    routed(fn, X, 3, via="scm")
+    routed(fn, X.half(), 3, via="scm")
 
 
 def test_disabled_before_the_build_ends(served):
@@ -233,14 +220,14 @@ def test_a_build_fails(through, no_compiler, mode):
 
 
 def test_a_compiler_that_cannot_say_its_version(served, no_compiler):
-    compiler.compiler_version.cache_clear()
+    compiler._answer_once.cache_clear()
     try:
         fn = served(programs.shift)
         routed(fn, X, 3, via="dynamo")
         assert trident_hook.settle(120)
         routed(fn, X, 3, via="python", reason="build: BuildError")
     finally:
-        compiler.compiler_version.cache_clear()
+        compiler._answer_once.cache_clear()
 
 
 def test_a_later_build_fails(served, no_compiler):
