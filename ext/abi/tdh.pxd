@@ -147,6 +147,7 @@ cdef extern from "tdh_rt.h":
 
 cdef extern from "tdh_num.h":
     void PyErr_Clear "tdh_error_drop"() nogil  # what was sent to the program is put off, not lost
+    bint tdh_error_left()
     bint tdh_key_known(PyObject*, const int64_t*, int)
     int64_t tdh_add(int64_t, int64_t, int*) nogil
     int64_t tdh_sub(int64_t, int64_t, int*) nogil

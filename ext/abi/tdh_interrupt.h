@@ -44,4 +44,11 @@ static inline void tdh_error_drop(void) {
     PyErr_Clear();
 }
 
+/* Whether the pending exception is dropped, so that the plain function can run. An interrupt stays pending. */
+static inline int tdh_error_left(void) {
+  if (tdh_is_interrupt()) return 0;
+  PyErr_Clear();
+  return 1;
+}
+
 #endif

@@ -22,7 +22,7 @@ from ..errors import Unsupported, interrupt_behind
 from ..ir.recipe import Attr, walk
 from ..runtime import interrupts
 from . import autograd, return_recipe
-from .graph import float_inputs, launches, metadata
+from .graph import failing, float_inputs, launches, metadata
 from .graph.normalize import normalize
 from .graph.program import ProgramBuilder
 from .guards.translate import GuardTranslator
@@ -58,6 +58,7 @@ class Capture:
     recipe: Any = None
     problem: Unsupported | None = None
     complete: bool = False
+    unordered: bool = False  # Dynamo's code may not run: see graph/failing.py
 
     def refused(self, refusal: Unsupported) -> None:
         self.record.learning.failed(refusal, symbolic=self.symbolic, floats=bool(self.floats))
@@ -140,6 +141,10 @@ class Recorder:
             return answer
         capture.breaks = compiled.breaks
         self._learn(capture, compiled.guarded_code, compiled.guard_log)
+        if capture.unordered and capture.problem is None:
+            capture.record.learning.runs_plainly = True
+            Runner(capture, {}).learn_without_run()
+            return left_alone()
         # What was refused runs as plain Python. Dynamo's code for it is not needed, and behind a graph break it may be wrong:
         # it passes on the number in the place of `f"{number}"` where that is a symbol.
         return answer if capture.problem is None else left_alone()
@@ -159,6 +164,7 @@ class Recorder:
             if problem := python_operators.problem_of(capture.traced.graph, has_effects):
                 raise Unsupported("python-operator", problem)
             ProgramBuilder(capture.traced, capture.recipe).check(capture.sites)
+            capture.unordered = failing.check_order(capture)
             root = guarded_code.guard_manager.root
             translator = GuardTranslator(
                 guard_log,

@@ -88,6 +88,11 @@ class Runner:
         capture.complete = True
         return outputs
 
+    def learn_without_run(self) -> None:
+        """Of a graph without launches: all that a specialization needs is known before it runs."""
+        self.capture.problem = self._learn({}, {}, self.capture.record.learning.learned)
+        self.capture.complete = True
+
     def _later_run(self, inputs: tuple):
         """Dynamo's own graph, which its guards are for: they may admit calls for which the normalised one is not right."""
         capture = self.capture

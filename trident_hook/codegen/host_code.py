@@ -31,10 +31,16 @@ from .writer import identifier, literal, plain_text
 
 _MAP = "unsigned char[128]"  # TDH_MAP_BYTES
 _LEAVE = "status = TDH_BYPASS; break"  # before the first effect: the plain function runs instead
+#: An exception before the first effect: the plain function raises it, and its handlers run. An interrupt is raised.
+_RETREAT = "status = TDH_BYPASS if tdh_error_left() else TDH_ERROR; break"
 _INT_TYPES = {"i1": "int8_t", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t", "u1": "uint8_t",
               "u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t"}  # fmt: skip
 _INT_RANGES = {"i8": (-(2**7), 2**7 - 1), "i16": (-(2**15), 2**15 - 1), "i32": (-(2**31), 2**31 - 1),
                "u8": (0, 2**8 - 1), "u16": (0, 2**16 - 1), "u32": (0, 2**32 - 1), "u64": (0, 2**63 - 1)}  # fmt: skip
+
+
+def _failed(op) -> str:
+    return _RETREAT if op.may_leave else "break"
 
 
 class HostWriter:
@@ -221,7 +227,7 @@ class HostWriter:
         index = -1 if meta.device_index is None else meta.device_index
         self.out(f"{handle} = rt.empty_strided({rank}, n, n + {rank}, {self.numbers.scalar_type(meta.dtype)}, "
                  f"{self.numbers.device_type(meta.device_type)}, {index})  # {plain_text(meta.dtype)}")  # fmt: skip
-        self.out(f"if {handle} == NULL: break")
+        self.out(f"if {handle} == NULL: {_failed(op)}")
 
     def _call(self, op: OpCall) -> None:
         template: list[tuple[Any, ...]] = []
@@ -266,7 +272,7 @@ class HostWriter:
         for index, symbol in enumerate(floats):
             self.out(f"{doubles}[{index}] = {self.ints[symbol]}")
         results = self._number_results(op)
-        self.out(f"if rt.op_call({site}, a, n, {doubles}, outs, {', '.join(results)}) != 0: break")
+        self.out(f"if rt.op_call({site}, a, n, {doubles}, outs, {', '.join(results)}) != 0: {_failed(op)}")
         for index, name in enumerate(op.outs):
             if name in self._last_use or name in self._output_names():
                 self.out(f"{self._own(name)} = outs[{index}]")

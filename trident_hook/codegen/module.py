@@ -24,7 +24,7 @@ from .unit import GeneratedModule, Part, environment_check, kernel_definition
 from .values import Reader
 from .writer import Lines, Tables
 
-GENERATOR = 11  # raised whenever the text that is generated for the same input changes
+GENERATOR = 12  # raised whenever the text that is generated for the same input changes
 
 
 def generate(

@@ -30,6 +30,7 @@ class Learning:
         self.given_up: list[Any] = []  # found to be wrong, and never taken again
         self.fixed_floats: Unsupported | None = None  # why floats that change are constants here
         self.reads_contexts = False  # a capture saw what a torch.autograd.Function saved
+        self.runs_plainly = False  # a capture's code may not answer calls: they run as plain Python until a module does
         self._captures = 0
         # The next capture takes sizes as they are: the last one could not be done with symbols. Why not is a refusal of the
         # function only if that capture fails as well.

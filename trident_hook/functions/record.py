@@ -75,7 +75,8 @@ class FunctionRecord:
             return kind
         if config.disabled or not conditions.allows_learning():
             return None
-        if self.learning.reads_contexts and (self.builds.queued or self.learning.fresh):
+        waits = self.learning.reads_contexts or self.learning.runs_plainly
+        if waits and (self.builds.queued or self.learning.fresh):
             return None
         callback = _callback()
         # After a build that ended meanwhile: what would be captured may be served already.

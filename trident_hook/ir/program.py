@@ -32,6 +32,7 @@ class Alloc:
     out: str
     meta: TensorMeta
     text: str
+    may_leave: bool = False  # nothing was changed before it: where it fails, the plain function runs
 
     def reads(self) -> tuple[str, ...]:
         return ()
@@ -106,6 +107,7 @@ class OpCall:
     ] = ()  # types of the results that are no tensors, none of which is read but through `binds`
     text: str = ""
     binds: tuple[Bound, ...] = ()
+    may_leave: bool = False  # as of an Alloc; and it changes nothing itself
 
     def reads(self) -> tuple[str, ...]:
         names = []

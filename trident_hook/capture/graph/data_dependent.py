@@ -125,7 +125,7 @@ class Numbers:
     # -- checks --------------------------------------------------------------------------------------------------------
     def passed(self, node, launch: bool) -> None:
         """Told of every operation, in order, after its program was written."""
-        if not self._effect and (launch or _has_effect(node)):
+        if not self._effect and (launch or has_effect(node)):
             self._effect = node.name
 
     def checks_of(self, op) -> list[Check]:
@@ -180,7 +180,7 @@ def _writes_unseen(target) -> bool:
     return isinstance(target, torch._ops.OpOverloadPacket)
 
 
-def _has_effect(node) -> bool:
+def has_effect(node) -> bool:
     """Whether there is no way back to the plain function: something is written, drawn at random, or not known to us."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):

@@ -23,7 +23,7 @@ from ...ir.program import (
     TensorMeta,
 )
 from ...runtime.trusted_kernels import allocations_are_replaced
-from . import float_inputs, hook_nodes, launches
+from . import failing, float_inputs, hook_nodes, launches
 from .data_dependent import Numbers
 
 #: Allocations whose result is fully described by the traced sizes, strides, dtype and device.
@@ -67,13 +67,16 @@ class ProgramBuilder:
         inputs = self._inputs()
         self.numbers.given = self.symbols
         ops = []
+        changed = False  # by an operation before
         for node in self.traced.graph.nodes:
             if not self._is_trial and hook_nodes.is_left_out(node, sites):
                 continue
             if node.op == "call_function":
                 op = self._op(node, sites)
+                changed = changed or node in sites or failing.changes(node)
                 if op is not None:
-                    ops.append(op)
+                    can_leave = isinstance(op, (Alloc, OpCall)) and not changed
+                    ops.append(dataclasses.replace(op, may_leave=True) if can_leave else op)
                     ops += self.numbers.checks_of(op)
                 self.numbers.passed(node, node in sites)
             elif node.op == "get_attr":
