@@ -79,7 +79,6 @@ def noted_before(x, i):
     return x[i] + 1
 
 
-
 PROGRAMS = [handled, handled_by_an_inner_function, finished, in_a_context, in_a_context_that_swallows, without_gradients,
             noted_before]  # fmt: skip
 

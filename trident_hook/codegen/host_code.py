@@ -39,7 +39,7 @@ _INT_RANGES = {"i8": (-(2**7), 2**7 - 1), "i16": (-(2**15), 2**15 - 1), "i32": (
                "u8": (0, 2**8 - 1), "u16": (0, 2**16 - 1), "u32": (0, 2**32 - 1), "u64": (0, 2**63 - 1)}  # fmt: skip
 
 
-def _failed(op) -> str:
+def _failed(op: Alloc | OpCall) -> str:
     return _RETREAT if op.may_leave else "break"
 
 

@@ -8,6 +8,7 @@ effect is refused, and a call is not answered by Dynamo's code at all where one 
 from __future__ import annotations
 
 import dis
+import itertools
 import os
 
 import torch
@@ -20,17 +21,19 @@ from .data_dependent import has_effect
 
 #: Operators (without a trailing underscore) that only fail for what is guarded: types, sizes, devices. Besides those that
 #: PyTorch tags as pointwise, and views. All others are taken to fail by their data. Out of memory is left aside.
-_SAFE = frozenset("""
-    add addbmm addcdiv addcmul addmm addmv addr amax amin aminmax all any arange argmax argmin argsort as_strided baddbmm bmm
-    cat clone concat contiguous conv1d conv2d conv3d convolution copy cummax cummin cumprod cumsum data detach diagonal dot
-    empty empty_like empty_permuted empty_strided eye fill flip full full_like item layer_norm lift_fresh lift_fresh_copy
-    linear linspace log_softmax logsumexp matmul max mean min mm mv native_group_norm native_layer_norm group_norm rms_norm
-    new_empty new_empty_strided new_full new_ones new_zeros norm ones ones_like outer pad constant_pad_nd prod
-    repeat reshape roll rsub scalar_tensor silu softmax _softmax _log_softmax sort split stack std std_mean sum sym_numel
-    sym_size sym_storage_offset sym_stride t to _to_copy topk transpose tril triu unbind unsafe_split var var_mean vdot
-    where zero zeros zeros_like set_grad_enabled _local_scalar_dense mse_loss dropout native_dropout rand rand_like randn
-    randn_like _reshape_alias unfold chunk flatten squeeze unsqueeze scaled_dot_product_attention
-""".split())  # fmt: skip
+_SAFE_NAMES = """
+    add addbmm addcdiv addcmul addmm addmv addr amax amin aminmax all any arange argmax argmin argsort as_strided
+    baddbmm bmm cat clone concat contiguous conv1d conv2d conv3d convolution copy cummax cummin cumprod cumsum data
+    detach diagonal dot empty empty_like empty_permuted empty_strided eye fill flip full full_like item layer_norm
+    lift_fresh lift_fresh_copy linear linspace log_softmax logsumexp matmul max mean min mm mv native_group_norm
+    native_layer_norm group_norm rms_norm new_empty new_empty_strided new_full new_ones new_zeros norm ones
+    ones_like outer pad constant_pad_nd prod repeat reshape roll rsub scalar_tensor silu softmax _softmax
+    _log_softmax sort split stack std std_mean sum sym_numel sym_size sym_storage_offset sym_stride t to _to_copy
+    topk transpose tril triu unbind unsafe_split var var_mean vdot where zero zeros zeros_like set_grad_enabled
+    _local_scalar_dense mse_loss dropout native_dropout rand rand_like randn randn_like _reshape_alias unfold chunk
+    flatten squeeze unsqueeze scaled_dot_product_attention
+"""
+_SAFE = frozenset(_SAFE_NAMES.split())
 #: Pointwise, and raises for a zero, a negative exponent or a number that is not in its range where the numbers are integers.
 _OF_INTEGERS = ("div", "divide", "floor_divide", "remainder", "fmod", "pow", "true_divide", "gcd", "lcm")
 _TORCH = os.path.dirname(torch.__file__)
@@ -113,5 +116,5 @@ def _handles(code) -> bool:
     if code.co_name == "__exit__":
         return True
     steps = list(dis.get_instructions(code))
-    followed = zip(steps, steps[1:], strict=False)
+    followed = itertools.pairwise(steps)
     return any(one.opname == "PUSH_EXC_INFO" and other.opname != "WITH_EXCEPT_START" for one, other in followed)
