@@ -46,6 +46,9 @@ struct NotingAllocator final : c10::Allocator {
     return memory;
   }
 
+  // For kernels that allocate scratch memory without a DataPtr (oneDNN's gelu). It also releases what is not noted.
+  c10::DeleterFnPtr raw_deleter() const override { return release_noted; }
+
   void copy_data(void *to, const void *from, size_t size) const override { default_copy_data(to, from, size); }
 };
 
