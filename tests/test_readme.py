@@ -1,8 +1,11 @@
-"""The README's examples run as they stand there."""
+"""The examples of the README and of the quickstart run as they stand there, and print what stands below them."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,6 +52,49 @@ def test_what_the_examples_made_serves(names):
     for _ in range(3):
         assert all(map(torch.equal, fast(*args), expected))
     assert trident_hook.counts(names["rms_norm"])["hits"] == 2
+
+
+def test_the_quickstart_prints_what_it_says(tmp_path):
+    """As one program; kernels must stand in a file. Without a GPU, on the simulated driver, as its last lines say."""
+    text = (ROOT / "docs" / "quickstart.md").read_text()
+    program = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    said = re.findall(r"^```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert (len(program), len(said)) == (5, 4)
+    if not torch.cuda.is_available():
+        program.insert(0, "from trident_hook.testing import simdriver; simdriver.install()\n")
+    file = tmp_path / "quickstart.py"
+    file.write_text("\n".join(program))
+    surroundings = os.environ | {"TRIDENT_HOOK_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, file], capture_output=True, text=True, timeout=300, env=surroundings)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "".join(said)
+
+
+def test_every_file_that_the_documents_link_to_exists():
+    missing = []
+    for document in (ROOT / "docs").glob("*.md"):
+        for target in re.findall(r"\]\(([\w./-]*\w)(?:#[\w-]+)?\)", document.read_text()):
+            if not (document.parent / target).exists():
+                missing.append(f"{document.name}: {target}")
+    assert missing == []
+
+
+#: Paths in the documents that are made, or that stand for others.
+_NOT_IN_THE_TREE = ("trident_hook/_include", "trident_hook/_simcuda", "benchmarks/results/latest")
+
+
+def test_every_path_that_the_documents_name_exists():
+    """In backquotes, from the root of the tree or from the package."""
+    missing = []
+    for document in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        if document.name == "CHANGELOG.md":  # tells of what was
+            continue
+        for path in re.findall(r"`((?:[a-z_]+/)+[a-z_]*(?:\.[a-z]+)?)`", document.read_text()):
+            roots = (ROOT, ROOT / "trident_hook", ROOT / "tests", document.parent)
+            known = any((root / path).exists() for root in roots) or path.startswith(_NOT_IN_THE_TREE)
+            if not known:
+                missing.append(f"{document.name}: {path}")
+    assert missing == []
 
 
 def test_every_file_that_the_readme_links_to_exists():
