@@ -6,6 +6,7 @@ import gc
 
 import pytest
 import torch
+from support.leaks import no_handle_leaks  # noqa: F401 - a fixture for every test here
 
 import trident_hook
 from trident_hook._config import config

@@ -6,16 +6,8 @@ import warnings
 from contextlib import contextmanager
 
 import pytest
-import torch  # its libraries must be in the process before _rt is loaded
-
-from trident_hook import _rt
-
-
-@pytest.fixture(autouse=True)
-def no_handle_leaks():
-    before = _rt.live_handles()
-    yield
-    assert _rt.live_handles() == before
+import torch
+from support.leaks import no_handle_leaks  # noqa: F401 - a fixture for every test here
 
 
 @contextmanager
