@@ -161,10 +161,25 @@ def test_a_miss_is_no_result_and_no_error(served):
     assert call(X) == trident_hook.MISS  # arguments that do not fit
 
 
-def test_an_error_is_the_programs(served):
-    call = trident_hook.scm(served).as_tvm_ffi()
+def pick_behind_an_effect(x, index, scale):
+    x.mul_(1)
+    return torch.index_select(x, 0, index) * scale
+
+
+def test_an_error_behind_an_effect_is_the_programs():
+    fn, x = trident_hook.jit(pick_behind_an_effect), X.clone()
+    for _ in range(2):
+        fn(x, INDEX, 2)
+    call = trident_hook.scm(fn).as_tvm_ffi()
     with pytest.raises(IndexError, match="out of range"):
-        call(X, torch.tensor([0, 9]), 2)
+        call(x, torch.tensor([0, 9]), 2)
+
+
+def test_an_error_before_any_effect_is_a_miss(served):
+    """The function's Python raises it, and may handle it."""
+    call = trident_hook.scm(served).as_tvm_ffi()
+    assert call(X, torch.tensor([0, 9]), 2) == trident_hook.MISS
+    assert torch.equal(as_torch(call(X, INDEX, 2)[0]), X[[0, 2]] * 2)
 
 
 def test_a_dropped_function_lets_go(served):

@@ -21,6 +21,9 @@ SERVED = [
     "linalg_svd", "masked_cumprod", "nn_functional_linear", "histc", "view_as_complex", "nn_functional_embedding",
 ]  # fmt: skip
 
+#: It may fail by its data, and is an effect; the function hands the tensors on in a container that Dynamo makes anew.
+REFUSED = {"linalg_svd": {"out": "order-of-errors"}}
+
 
 @pytest.fixture(scope="module", autouse=True)
 def settings(tmp_path_factory):
@@ -38,7 +41,9 @@ def settings(tmp_path_factory):
 def test_operator_is_eagers(name):
     torch._dynamo.reset()
     verdict = check(operators()[name], samples=1)
-    assert verdict.outcome == "served", verdict
+    assert any(outcome == "served" for outcome, _ in verdict.cases.values()), verdict
+    refused = {case: why for case, (outcome, why) in verdict.cases.items() if outcome in ("refused", "wrong")}
+    assert {case: why.split(":")[0] for case, why in refused.items()} == REFUSED.get(name, {}), verdict
 
 
 def with_constant(x):

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import gc
 import inspect
 import os
 import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -247,10 +248,18 @@ def _rewritten(kernel: Any) -> types.FunctionType:
     return result
 
 
-def _call_helper(kernel: Any, *args: Any, **kwargs: Any) -> Any:
-    """`JITFunction.__call__` while a launch runs: nested kernels, among them tl.sum, tl.max and friends."""
-    kwargs.pop("_semantic", None)
-    return _rewritten(kernel)(*args, **kwargs)
+def calls_of_kernels(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """`JITFunction.__call__` while the simulation is installed: of nested kernels, among them tl.sum, tl.max and friends. It is the
+    same in and between launches: guards on the class are asked by other threads meanwhile."""
+
+    @functools.wraps(plain)
+    def call(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+        if not language_lock._is_owned():  # type: ignore[attr-defined]
+            return plain(kernel, *args, **kwargs)
+        kwargs.pop("_semantic", None)
+        return _rewritten(kernel)(*args, **kwargs)
+
+    return call
 
 
 def _combining() -> list[tuple[Any, str, Any]]:
@@ -311,7 +320,6 @@ class _Language:
         """Lets the interpreter patch everything once, notes the final values, and undoes it. Costs milliseconds."""
         import triton.language as tl
         from triton.runtime import interpreter
-        from triton.runtime.jit import JITFunction
 
         everything = types.SimpleNamespace(__globals__={"tl": tl, "core": tl.core})
         with_originals: dict[tuple[int, str], tuple[Any, Any]] = {}
@@ -334,7 +342,6 @@ class _Language:
                     setattr(owner, name, value)
         # NumPy 2.5 no longer turns an array of one element into an int, which Triton's own patch relies on.
         learned.append((tl.tensor, "__index__", lambda self: int(self.handle.data.item())))
-        learned.append((JITFunction, "__call__", _call_helper))
         learned += [(module, "range", kernel_source.tensor_range) for module in (tl, tl.core)]
         of_bf16 = bfloat16.replacements()
         learned += [*libdevice.attributes(), *of_bf16, *bounds.replacements(of_bf16), *_combining()]

@@ -262,6 +262,7 @@ def _apply_patches(folder: str) -> None:
     from triton.backends.nvidia import driver as nvidia
     from triton.compiler.compiler import max_shared_mem
     from triton.runtime import driver as runtime_driver
+    from triton.runtime.jit import JITFunction
 
     patches = _patches.Patches()
     settings = vars(knobs.nvidia)  # not setattr, which would set the environment variable too, for child processes
@@ -283,6 +284,7 @@ def _apply_patches(folder: str) -> None:
     try:
         _patches.watch_compilation(patches)
         _patches.accept_kernels_on_cpu(patches, is_active, state.arch)
+        patches.set(JITFunction, "__call__", interpret.calls_of_kernels(vars(JITFunction)["__call__"]))
         runtime_driver.set_active(_make_driver(state.arch))
         _tell_product(state.n_devices)
         patches.on_undo(lambda: _tell_product(0))
