@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from behind import BEHIND
 
 os.environ.setdefault("TRIDENT_HOOK_CHECKS", "1")  # before the import: for this process and for those that tests start
 _gpu_outcomes = {"ran": 0, "skipped": 0}
@@ -31,10 +30,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if marked and not cuda_available():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="no CUDA device: torch.cuda.is_available() is False"))
-    for item in items:
-        for part, why in BEHIND.items():
-            if part in item.nodeid:
-                item.add_marker(pytest.mark.xfail(reason=why, strict=False))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -125,7 +125,8 @@ def test_the_first_backward_fails():
     both(step, None, None, "modified by an inplace operation")
     with trident_hook.enable(include=[Counting.forward, Counting.backward]):
         both(step, None, None, "modified by an inplace operation")
-        train(Counting, X)
+        for _ in range(2):  # it has raised three times: a call runs as plain Python before the next one is captured
+            train(Counting, X)
         _, forward, backward = routes_of(Counting, lambda: train(Counting, X))
         assert (forward, backward) == (HIT, HIT)
 
